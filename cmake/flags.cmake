@@ -1,0 +1,30 @@
+# Warnings, hardening and sanitizers for everything that runs on the host.
+# The guest has flags of its own (src/guest/CMakeLists.txt): it is built against musl.
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+add_library(carrel_flags INTERFACE)
+target_compile_options(carrel_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wcast-qual -Wcast-align
+  -Wformat=2 -Wnon-virtual-dtor -Woverloaded-virtual -Wnull-dereference -Wold-style-cast
+  -Wundef -Wvla -Wimplicit-fallthrough -Wextra-semi -Werror
+  -fstack-protector-strong -fstack-clash-protection -fcf-protection -fno-plt
+  -ffunction-sections -fdata-sections
+  -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64)
+target_compile_options(carrel_flags INTERFACE
+  $<$<CXX_COMPILER_ID:GNU>:-Wduplicated-cond;-Wduplicated-branches;-Wlogical-op>)
+target_link_options(carrel_flags INTERFACE
+  -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack -Wl,--gc-sections)
+
+if(CARREL_SANITIZE)
+  target_compile_options(carrel_flags INTERFACE
+    -fsanitize=${CARREL_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(carrel_flags INTERFACE -fsanitize=${CARREL_SANITIZE})
+else()
+  target_compile_options(carrel_flags INTERFACE
+    $<$<CONFIG:Release>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>)
+endif()
+if(CARREL_FUZZ)
+  target_compile_options(carrel_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()

@@ -1,0 +1,96 @@
+#include "backends/native/enforcement.h"
+
+namespace carrel::native {
+
+namespace {
+
+const char* words(kernel::CgroupSource source) {
+  switch (source) {
+    case kernel::CgroupSource::kCgroupV1:
+      return "cgroup v1";
+    case kernel::CgroupSource::kCgroupV2:
+      return "cgroup v2";
+    case kernel::CgroupSource::kNone:
+      break;
+  }
+  return "none";
+}
+
+bool held(kernel::CgroupSource source) { return source != kernel::CgroupSource::kNone; }
+
+}  // namespace
+
+Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
+  Enforcement result;
+  auto add = [&](std::string name, std::string by, std::string note = {}) {
+    result.rows.push_back({std::move(name), std::move(by), std::move(note)});
+  };
+  add("isolation", "namespace", "the host's kernel is shared: not a wall against kernel bugs");
+  add("namespaces", "user, mount, pid, network, ipc, uts, cgroup");
+  add("user", facts.root ? "an id of its own" : "the caller's id, unprivileged",
+      facts.root ? "" : "the caller's supplementary groups cannot be given up");
+  add("capabilities", "none");
+  add("no_new_privileges", "kernel");
+  add("seccomp", "allow-list");
+  if (facts.landlock_abi > 0) {
+    add("landlock", "abi " + std::to_string(facts.landlock_abi));
+  } else {
+    add("landlock", "none", "this kernel has no Landlock");
+  }
+  add("root", spec.root_mode == policy::RootMode::kReadOnly ? "read-only" : "throw-away overlay");
+  add("network", "none");
+  if (held(facts.cgroup.memory)) {
+    add("memory", words(facts.cgroup.memory),
+        facts.cgroup.swap_accounted ? "" : "swap is not counted on this host");
+  } else {
+    add("memory", "watchdog", facts.why_no_memory);
+  }
+  if (held(facts.cgroup.cpu)) {
+    add("cpu", words(facts.cgroup.cpu));
+  } else {
+    add("cpu", "affinity", facts.why_no_cpu);
+  }
+  if (held(facts.cgroup.pids)) {
+    add("pids", words(facts.cgroup.pids));
+  } else {
+    add("pids", "rlimit", facts.why_no_pids);
+  }
+  add("disk", "tmpfs", "counted as memory");
+  add("tmp", "tmpfs", "counted as memory");
+  return result;
+}
+
+Status check_required(const policy::Spec& spec, const EnforcementFacts& facts) {
+  auto missing = [](const char* name, const std::string& why) {
+    return Error{Code::kUnsupported, 0,
+                 std::string("'") + name + "' is required and cannot be enforced here: " + why,
+                 "run 'carrel doctor'"};
+  };
+  for (policy::Protection protection : spec.required) {
+    switch (protection) {
+      case policy::Protection::kMemory:
+        if (!held(facts.cgroup.memory)) {
+          return missing("memory", facts.why_no_memory);
+        }
+        break;
+      case policy::Protection::kCpu:
+        if (!held(facts.cgroup.cpu)) {
+          return missing("cpu", facts.why_no_cpu);
+        }
+        break;
+      case policy::Protection::kPids:
+        // RLIMIT_NPROC counts the processes of the sandbox's own user namespace: a real limit.
+        break;
+      case policy::Protection::kDisk:
+        break;  // a tmpfs has a size everywhere
+      case policy::Protection::kLandlock:
+        if (facts.landlock_abi <= 0) {
+          return missing("landlock", "this kernel has no Landlock");
+        }
+        break;
+    }
+  }
+  return {};
+}
+
+}  // namespace carrel::native

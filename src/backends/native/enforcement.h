@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "kernel/cgroup.h"
+#include "policy/spec.h"
+
+namespace carrel::native {
+
+// What really holds a sandbox in, as names and short words ("cgroup v2", "watchdog").
+struct Enforcement {
+  struct Row {
+    std::string name;
+    std::string by;
+    std::string note;  // what is weaker than it could be, and why; empty when nothing is
+  };
+  std::vector<Row> rows;
+
+  [[nodiscard]] const Row* find(const std::string& name) const {
+    for (const Row& row : rows) {
+      if (row.name == name) {
+        return &row;
+      }
+    }
+    return nullptr;
+  }
+};
+
+struct EnforcementFacts {
+  kernel::CgroupEnforcement cgroup;
+  std::string why_no_memory;
+  std::string why_no_cpu;
+  std::string why_no_pids;
+  int landlock_abi = 0;
+  bool root = false;
+};
+
+Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts);
+
+// kUnsupported, with its name and the reason, when a required protection has only a substitute.
+Status check_required(const policy::Spec& spec, const EnforcementFacts& facts);
+
+}  // namespace carrel::native

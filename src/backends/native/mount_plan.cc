@@ -1,0 +1,351 @@
+#include "backends/native/mount_plan.h"
+
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "protocol/boot.h"
+
+namespace carrel::native {
+
+namespace {
+
+using protocol::MountStep;
+using protocol::StepKind;
+
+constexpr std::uint8_t kDiskSlot = 0;   // /workspace and HOME
+constexpr std::uint8_t kTmpSlot = 1;    // /tmp, /dev/shm, /run, /var/tmp
+constexpr std::uint8_t kUpperSlot = 2;  // what is written to a writable root
+constexpr std::uint8_t kGuestSlot = 3;  // the shells' pipes
+constexpr std::uint64_t kGuestTmpfsBytes = 16U << 20;
+
+// What a program can read in /proc beyond its own processes and that tells about the host.
+constexpr std::array kHiddenFiles = {
+    "kcore",      "keys",        "key-users",  "kallsyms",     "kmsg",      "kpagecount",
+    "kpageflags", "kpagecgroup", "interrupts", "softirqs",     "modules",   "timer_list",
+    "timer_stats", "sched_debug", "schedstat", "latency_stats", "sysrq-trigger", "slabinfo",
+    "vmallocinfo", "vmstat",     "zoneinfo",   "buddyinfo",    "pagetypeinfo", "diskstats",
+    "partitions", "swaps",       "config.gz",  "mtrr",         "iomem",     "ioports"};
+constexpr std::array kHiddenDirectories = {"acpi", "asound", "scsi", "bus",
+                                           "fs",   "irq",    "driver", "dynamic_debug"};
+
+// Writes steps one after the other.
+class Plan {
+ public:
+  void add(const MountStep& step) {
+    std::string room(step.path.size() + step.source.size() + 64, '\0');
+    protocol::Writer writer({reinterpret_cast<unsigned char*>(room.data()), room.size()});
+    protocol::write_step(writer, step);
+    room.resize(writer.size());
+    steps_ += room;
+  }
+  void directory(std::string_view path, std::uint32_t mode = 0755) {
+    MountStep step;
+    step.kind = StepKind::kDirectory;
+    step.path = path;
+    step.mode = mode;
+    add(step);
+  }
+  void link(std::string_view path, std::string_view target) {
+    MountStep step;
+    step.kind = StepKind::kLink;
+    step.path = path;
+    step.source = target;
+    add(step);
+  }
+  void file(std::string_view path, std::string_view content, std::uint32_t mode = 0444) {
+    MountStep step;
+    step.kind = StepKind::kFile;
+    step.path = path;
+    step.source = content;
+    step.mode = mode;
+    add(step);
+  }
+  void bind(std::string_view source, std::string_view path, std::uint32_t flags) {
+    MountStep step;
+    step.kind = StepKind::kBind;
+    step.source = source;
+    step.path = path;
+    step.flags = flags;
+    add(step);
+  }
+  void tmpfs(std::uint8_t slot, std::uint64_t bytes, std::string_view what) {
+    MountStep step;
+    step.kind = StepKind::kTmpfs;
+    step.slot = slot;
+    step.size = bytes;
+    step.count = std::clamp<std::uint64_t>(bytes / 4096, 1024, 1U << 20);
+    step.path = what;
+    add(step);
+  }
+  // A directory of a tmpfs, mounted at `path`.
+  void attach(std::uint8_t slot, std::string_view name, std::string_view path, std::uint32_t mode,
+              std::uint32_t flags = 0) {
+    MountStep made;
+    made.kind = StepKind::kSubdirectory;
+    made.slot = slot;
+    made.source = name;
+    made.mode = mode;
+    add(made);
+    directory(path);
+    MountStep step;
+    step.kind = StepKind::kAttach;
+    step.slot = slot;
+    step.source = name;
+    step.path = path;
+    step.flags = flags;
+    add(step);
+  }
+  void device(std::string_view source, std::string_view path, unsigned major_number,
+              unsigned minor_number) {
+    MountStep step;
+    step.kind = StepKind::kDevice;
+    step.source = source;
+    step.path = path;
+    step.size = makedev(major_number, minor_number);
+    step.flags = protocol::kStepIsFile | protocol::kStepNoExec;
+    add(step);
+  }
+  void simple(StepKind kind, std::string_view path) {
+    MountStep step;
+    step.kind = kind;
+    step.path = path;
+    step.slot = kTmpSlot;
+    step.source = "empty";
+    add(step);
+  }
+  // A read-only file of its own in the place of the one at `path`, if there is one; with
+  // kStepIsFile one is made first.
+  void replace(std::uint8_t slot, std::string_view path, std::string_view text,
+               std::uint32_t flags) {
+    MountStep step;
+    step.kind = StepKind::kReplace;
+    step.slot = slot;
+    step.path = path;
+    step.source = text;
+    step.flags = flags;
+    add(step);
+  }
+  void overlay(std::string_view source, std::string_view path) {
+    MountStep step;
+    step.kind = StepKind::kOverlay;
+    step.slot = kUpperSlot;
+    step.source = source;
+    step.path = path;
+    add(step);
+  }
+  [[nodiscard]] std::string take() { return std::move(steps_); }
+
+ private:
+  std::string steps_;
+};
+
+void add_etc(Plan& plan, const policy::Spec& spec, const Identity& identity) {
+  const std::string uid = std::to_string(identity.uid);
+  const std::string gid = std::to_string(identity.gid);
+  plan.file("etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n" + spec.user + ":x:" + uid +
+                              ":" + gid + "::/home/" + spec.user +
+                              ":/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:"
+                              "/usr/sbin/nologin\n");
+  plan.file("etc/group",
+            "root:x:0:\n" + spec.user + ":x:" + gid + ":\nnogroup:x:65534:\n");
+  plan.file("etc/hosts", "127.0.0.1 localhost " + spec.hostname + "\n::1 localhost\n");
+  plan.file("etc/hostname", spec.hostname + "\n");
+  plan.file("etc/resolv.conf", "");
+  plan.file("etc/machine-id", identity.machine_id + "\n");
+  plan.file("etc/nsswitch.conf",
+            "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n");
+}
+
+void add_dev(Plan& plan) {
+  plan.directory("dev");
+  plan.device("/dev/null", "dev/null", 1, 3);
+  plan.device("/dev/zero", "dev/zero", 1, 5);
+  plan.device("/dev/full", "dev/full", 1, 7);
+  plan.device("/dev/random", "dev/random", 1, 8);
+  plan.device("/dev/urandom", "dev/urandom", 1, 9);
+  plan.device("/dev/tty", "dev/tty", 5, 0);
+  plan.simple(StepKind::kDevpts, "dev/pts");
+  plan.link("dev/ptmx", "pts/ptmx");
+  plan.link("dev/fd", "/proc/self/fd");
+  plan.link("dev/stdin", "/proc/self/fd/0");
+  plan.link("dev/stdout", "/proc/self/fd/1");
+  plan.link("dev/stderr", "/proc/self/fd/2");
+}
+
+std::string memory_text(std::uint64_t bytes) {
+  const std::string kilobytes = std::to_string(bytes / 1024);
+  return "MemTotal:       " + kilobytes + " kB\nMemFree:        " + kilobytes +
+         " kB\nMemAvailable:   " + kilobytes +
+         " kB\nBuffers:               0 kB\nCached:                0 kB\nSwapCached:            "
+         "0 kB\nSwapTotal:             0 kB\nSwapFree:              0 kB\nShmem:                 "
+         "0 kB\n";
+}
+
+std::string stat_text(std::uint32_t cpus) {
+  std::string text = "cpu  0 0 0 0 0 0 0 0 0 0\n";
+  for (std::uint32_t i = 0; i < cpus; ++i) {
+    text += "cpu" + std::to_string(i) + " 0 0 0 0 0 0 0 0 0 0\n";
+  }
+  return text + "intr 0\nctxt 0\nbtime 0\nprocesses 0\nprocs_running 1\nprocs_blocked 0\n";
+}
+
+// A new proc, with what tells about the host hidden or replaced by text of the sandbox's own.
+void add_proc(Plan& plan, const policy::Spec& spec, const Identity& identity) {
+  plan.simple(StepKind::kProc, "proc");
+  for (const char* name : kHiddenFiles) {
+    plan.simple(StepKind::kMask, std::string("proc/") + name);
+  }
+  for (const char* name : kHiddenDirectories) {
+    plan.simple(StepKind::kMask, std::string("proc/") + name);
+  }
+  plan.simple(StepKind::kReadOnly, "proc/sys");
+  const std::array<std::pair<const char*, std::string>, 5> replaced = {{
+      {"cmdline", "carrel\n"},
+      {"version", "Linux version 0.0.0 (carrel)\n"},
+      {"loadavg", "0.00 0.00 0.00 1/1 1\n"},
+      {"meminfo", memory_text(spec.limits.memory_bytes)},
+      {"stat", stat_text(identity.cpus)},
+  }};
+  for (const auto& [name, text] : replaced) {
+    plan.replace(kTmpSlot, std::string("proc/") + name, text, 0);
+  }
+}
+
+void add_host_image(Plan& plan, const policy::Spec& spec, const HostTree& host) {
+  for (const std::string& name : host.directories) {
+    if (spec.root_mode == policy::RootMode::kThrowawayOverlay) {
+      plan.overlay("/" + name, name);
+    } else {
+      plan.bind("/" + name, name, protocol::kStepReadOnly);
+    }
+  }
+  for (const auto& [name, target] : host.links) {
+    plan.link(name, target);
+  }
+  plan.directory("etc");
+  plan.directory("var");
+  plan.link("etc/os-release", "../usr/lib/os-release");
+  plan.link("etc/mtab", "../proc/self/mounts");
+  plan.directory("etc/ssl");
+  for (const std::string& name : host.etc_directories) {
+    plan.bind("/etc/" + name, "etc/" + name, protocol::kStepReadOnly | protocol::kStepOptional);
+  }
+  for (const std::string& name : host.etc_files) {
+    plan.bind("/etc/" + name, "etc/" + name,
+              protocol::kStepReadOnly | protocol::kStepOptional | protocol::kStepIsFile);
+  }
+}
+
+// The staging directory is covered while the root is built, so it must not lead to the image.
+std::string choose_staging(const std::string& image) {
+  for (const char* candidate : {"/sys", "/tmp", "/mnt", "/run", "/var", "/home"}) {
+    struct stat info {};
+    const std::string prefix = std::string(candidate) + "/";
+    if (::stat(candidate, &info) == 0 && S_ISDIR(info.st_mode) &&
+        (image + "/").compare(0, prefix.size(), prefix) != 0) {
+      return candidate;
+    }
+  }
+  return "/tmp";
+}
+
+}  // namespace
+
+HostTree look_at_host() {
+  HostTree host;
+  for (const char* name : {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}) {
+    const std::string path = std::string("/") + name;
+    struct stat info {};
+    if (::lstat(path.c_str(), &info) != 0) {
+      continue;
+    }
+    if (S_ISLNK(info.st_mode)) {
+      std::array<char, 256> target{};
+      ssize_t n = ::readlink(path.c_str(), target.data(), target.size());
+      if (n > 0 && static_cast<std::size_t>(n) < target.size()) {
+        host.links.emplace_back(name, std::string(target.data(), static_cast<std::size_t>(n)));
+      }
+    } else if (S_ISDIR(info.st_mode)) {
+      host.directories.emplace_back(name);
+    }
+  }
+  // Parts of /etc that programs in /usr cannot do without and that hold nothing of the host's own:
+  // which alternative is chosen, where libraries are, and the public certificates.
+  for (const char* name : {"alternatives", "ssl/certs"}) {
+    host.etc_directories.emplace_back(name);
+  }
+  for (const char* name : {"ld.so.cache", "ssl/openssl.cnf", "localtime", "mime.types", "services",
+                           "protocols"}) {
+    struct stat info {};
+    const std::string path = std::string("/etc/") + name;
+    if (::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
+      host.etc_files.emplace_back(name);
+    }
+  }
+  return host;
+}
+
+Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
+                              const Identity& identity, Lifetime lifetime) {
+  MountPlan result;
+  Plan plan;
+  const bool from_directory = spec.image.starts_with("dir:");
+  const std::string source = from_directory ? spec.image.substr(4) : std::string();
+  result.staging = choose_staging(source);
+  plan.tmpfs(kDiskSlot, spec.limits.disk_bytes, "/workspace");
+  plan.tmpfs(kTmpSlot, spec.limits.tmp_bytes, "/tmp");
+  MountStep empty;
+  empty.kind = StepKind::kSubdirectory;
+  empty.slot = kTmpSlot;
+  empty.source = "empty";
+  empty.mode = 0555;
+  plan.add(empty);
+  if (from_directory || spec.root_mode == policy::RootMode::kThrowawayOverlay) {
+    plan.tmpfs(kUpperSlot, spec.limits.disk_bytes, "the writable root");
+  }
+  if (lifetime == Lifetime::kLongLived) {
+    plan.tmpfs(kGuestSlot, kGuestTmpfsBytes, "the guest");
+  }
+  if (from_directory) {
+    plan.overlay(source, "");
+    plan.directory("etc");
+  } else {
+    add_host_image(plan, spec, host);
+  }
+  add_etc(plan, spec, identity);
+  add_dev(plan);
+  add_proc(plan, spec, identity);
+  const std::string home = "home/" + spec.user;
+  plan.directory("home");
+  plan.directory("root", 0700);
+  plan.directory("var");
+  plan.directory("mnt");
+  plan.directory("opt");
+  plan.directory("srv");
+  plan.directory("sys");
+  plan.attach(kDiskSlot, "workspace", "workspace", 0755);
+  if (!spec.code.empty()) {
+    plan.replace(kDiskSlot, "workspace/code", spec.code, protocol::kStepIsFile);
+  }
+  plan.attach(kDiskSlot, "home", home, 0755);
+  plan.attach(kTmpSlot, "tmp", "tmp", 01777);
+  plan.attach(kTmpSlot, "shm", "dev/shm", 01777, protocol::kStepNoExec);
+  plan.attach(kTmpSlot, "run", "run", 0755, protocol::kStepNoExec);
+  plan.attach(kTmpSlot, "var-tmp", "var/tmp", 01777);
+  result.writable = {"/workspace", "/" + home, "/tmp", "/dev/shm", "/run", "/var/tmp"};
+  if (spec.root_mode == policy::RootMode::kReadOnly) {
+    plan.simple(StepKind::kSealRoot, "");
+  }
+  result.steps = plan.take();
+  if (result.steps.size() > protocol::kMaxPlan) {
+    return Error{Code::kResource, 0, "the sandbox's mount plan is too large", {}};
+  }
+  return result;
+}
+
+}  // namespace carrel::native

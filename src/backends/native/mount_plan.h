@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "policy/spec.h"
+
+namespace carrel::native {
+
+// How the root of one sandbox is built, as the steps of protocol/boot.h in their wire form, and the
+// paths that a command may write to.
+struct MountPlan {
+  std::string steps;
+  std::vector<std::string> writable;
+  std::string staging;  // a host directory that the plan can be built on
+};
+
+// What the plan needs to know of the host; gathered once so that the plan is a pure function.
+struct HostTree {
+  std::vector<std::string> directories;  // of /bin, /lib, /lib64, … those that are real directories
+  std::vector<std::pair<std::string, std::string>> links;  // and those that are links: name, target
+  std::vector<std::string> etc_files;        // files of /etc that are part of the image `host`
+  std::vector<std::string> etc_directories;  // and directories
+};
+
+enum class Lifetime { kOneShot, kLongLived };
+
+// Text for files that the sandbox sees instead of the host's.
+struct Identity {
+  std::uint32_t uid = 1000;
+  std::uint32_t gid = 1000;
+  std::string machine_id;  // 32 hex digits
+  std::uint32_t cpus = 1;
+};
+
+HostTree look_at_host();
+
+Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
+                              const Identity& identity, Lifetime lifetime);
+
+}  // namespace carrel::native

@@ -1,0 +1,91 @@
+#include "backends/native/one_shot.h"
+
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "backends/native/launch.h"
+
+namespace carrel::native {
+
+namespace {
+
+// Ends the sandbox and waits until its first process is gone: then the kernel has ended every
+// other one, too.
+void end_sandbox(Launched& launched) {
+  ::syscall(SYS_pidfd_send_signal, launched.pidfd.get(), SIGKILL, nullptr, 0);
+  launched.stream.close();
+  while (::waitpid(launched.pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+// What the control group knows and the command's own end does not tell.
+void add_group_facts(const kernel::Cgroup& group, const policy::Limits& limits,
+                     sandbox::ExecResult& result) {
+  if (!result.oom_killed && group.oom_kills() > 0) {
+    result.oom_killed = true;
+    result.reason = "out of memory: the limit is " + std::to_string(limits.memory_bytes >> 20) +
+                    " MiB";
+  }
+  if (result.exit_code != 0 && !result.oom_killed && !result.timed_out &&
+      group.pids_limit_hits() > 0) {
+    result.reason += (result.reason.empty() ? "" : "; ") +
+                     std::string("the limit of ") + std::to_string(limits.pids) +
+                     " processes was reached";
+  }
+}
+
+}  // namespace
+
+void sweep(storage::Home& home, const kernel::CgroupLayout& cgroups) {
+  for (storage::Home::Abandoned& mark : home.abandoned()) {
+    if (clean_up(home, cgroups, mark.id).ok()) {
+      home.release_once(mark.id);
+    }
+  }
+}
+
+Result<sandbox::ExecResult> run_once(storage::Home& home, const OneShot& job,
+                                     const sandbox::CommandIo& io,
+                                     const EnforcementListener& listener) {
+  CARREL_ASSIGN(HostSetup host, look_at_setup(home, job.spec));
+  sweep(home, host.cgroups);
+  CARREL_ASSIGN(std::string start, sandbox::encode_start(job.command, io.input >= 0));
+  LaunchRequest request;
+  request.id = storage::make_id();
+  request.spec = job.spec;
+  CARREL_ASSIGN(UniqueFd mark, home.claim_once(request.id));
+  auto launched = launch(home, host, std::move(request));
+  if (!launched.ok()) {
+    home.release_once(request.id);
+    return launched.error();
+  }
+  Launched& box = launched.value();
+  if (listener) {
+    listener(box.enforcement);
+  }
+  auto result = sandbox::serve_command(box.stream, protocol::FrameType::kStart, start,
+                                       job.command.timeout, io);
+  end_sandbox(box);
+  if (box.cgroup.has_value()) {
+    if (result.ok()) {
+      add_group_facts(*box.cgroup, job.spec.limits, result.value());
+    } else if (result.error().code == Code::kGone && box.cgroup->oom_kills() > 0) {
+      result.error().message = "the sandbox ended: out of memory";
+      result.error().code = Code::kResource;
+    }
+    Status removed = box.cgroup->remove();
+    if (!removed.ok()) {
+      return removed.error();
+    }
+  }
+  if (box.id_range.has_value()) {
+    home.release_ids(box.id, *box.id_range);
+  }
+  home.release_once(box.id);
+  return result;
+}
+
+}  // namespace carrel::native

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "backends/native/enforcement.h"
+#include "base/result.h"
+#include "policy/spec.h"
+#include "sandbox/command.h"
+#include "sandbox/exec_result.h"
+#include "storage/home.h"
+
+namespace carrel::native {
+
+// Runs one command in a sandbox of its own and removes the sandbox, whatever happens. It needs no
+// keeper and no database: its record is its control group and a locked file, and if this process
+// dies, its stream closes and the guest ends everything.
+struct OneShot {
+  policy::Spec spec;
+  sandbox::CommandRequest command;
+};
+
+// Called once the sandbox is known to be enforceable, before the command runs.
+using EnforcementListener = std::function<void(const Enforcement&)>;
+
+Result<sandbox::ExecResult> run_once(storage::Home& home, const OneShot& job,
+                                     const sandbox::CommandIo& io,
+                                     const EnforcementListener& listener);
+
+// Removes what crashed commands of this installation left behind.
+void sweep(storage::Home& home, const kernel::CgroupLayout& cgroups);
+
+}  // namespace carrel::native

@@ -1,0 +1,158 @@
+#include "base/files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+
+namespace carrel {
+
+Result<UniqueFd> open_at(int dir, const std::string& path, int flags, unsigned mode) {
+  int fd = ::openat(dir, path.c_str(), flags | O_CLOEXEC, mode);
+  if (fd < 0) {
+    return system_error("open '" + path + "'");
+  }
+  return UniqueFd(fd);
+}
+
+Result<std::string> read_all(int fd, std::size_t limit) {
+  std::string data;
+  char buffer[16384];
+  for (;;) {
+    ssize_t n = ::read(fd, buffer, sizeof buffer);
+    if (n < 0) {
+      if (errno == EINTR) {
+        continue;
+      }
+      return system_error("read");
+    }
+    if (n == 0) {
+      return data;
+    }
+    if (data.size() + static_cast<std::size_t>(n) > limit) {
+      return Error{Code::kResource, 0, "more than " + std::to_string(limit) + " bytes", {}};
+    }
+    data.append(buffer, static_cast<std::size_t>(n));
+  }
+}
+
+Result<std::string> read_file_at(int dir, const std::string& path, std::size_t limit) {
+  CARREL_ASSIGN(UniqueFd fd, open_at(dir, path, O_RDONLY));
+  auto data = read_all(fd.get(), limit);
+  if (!data.ok()) {
+    data.error().message = "read '" + path + "': " + data.error().message;
+  }
+  return data;
+}
+
+Status write_value_at(int dir, const std::string& path, std::string_view value) {
+  CARREL_ASSIGN(UniqueFd fd, open_at(dir, path, O_WRONLY));
+  ssize_t n = ::write(fd.get(), value.data(), value.size());
+  if (n != static_cast<ssize_t>(value.size())) {
+    return system_error("write '" + std::string(value) + "' to '" + path + "'");
+  }
+  return {};
+}
+
+Status write_all(int fd, std::string_view data) {
+  while (!data.empty()) {
+    ssize_t n = ::write(fd, data.data(), data.size());
+    if (n < 0) {
+      if (errno == EINTR) {
+        continue;
+      }
+      return system_error("write");
+    }
+    data.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+Status replace_file_at(int dir, const std::string& path, std::string_view data, unsigned mode) {
+  std::string temporary = path + "." + std::to_string(::getpid()) + ".new";
+  CARREL_ASSIGN(UniqueFd fd,
+                open_at(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode));
+  Status written = write_all(fd.get(), data);
+  if (written.ok() && ::fsync(fd.get()) != 0) {
+    written = system_error("sync '" + path + "'");
+  }
+  if (written.ok() && ::renameat(dir, temporary.c_str(), dir, path.c_str()) != 0) {
+    written = system_error("rename to '" + path + "'");
+  }
+  if (!written.ok()) {
+    ::unlinkat(dir, temporary.c_str(), 0);
+  }
+  return written;
+}
+
+Status make_directories(const std::string& path, unsigned mode) {
+  for (std::size_t at = 1; at <= path.size(); ++at) {
+    if (at != path.size() && path[at] != '/') {
+      continue;
+    }
+    std::string part = path.substr(0, at);
+    if (::mkdir(part.c_str(), mode) != 0 && errno != EEXIST) {
+      int reason = errno;
+      struct stat info {};
+      if (::stat(part.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
+        return system_error(reason, "create directory '" + part + "'");
+      }
+    }
+  }
+  return {};
+}
+
+namespace {
+
+struct CloseDir {
+  void operator()(DIR* dir) const { ::closedir(dir); }
+};
+
+Status remove_below(int dir, const std::string& name, dev_t device, int depth) {
+  if (::unlinkat(dir, name.c_str(), 0) == 0 || errno == ENOENT) {
+    return {};
+  }
+  if (errno != EISDIR && errno != EPERM) {
+    return system_error("remove '" + name + "'");
+  }
+  int fd = ::openat(dir, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) {
+    return system_error("open directory '" + name + "'");
+  }
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || info.st_dev != device || depth > 4096) {
+    ::close(fd);
+    return Error{Code::kConflict, 0, "remove '" + name + "': it is on another file system", {}};
+  }
+  std::unique_ptr<DIR, CloseDir> entries(::fdopendir(fd));
+  if (!entries) {
+    ::close(fd);
+    return system_error("list directory '" + name + "'");
+  }
+  while (const dirent* entry = ::readdir(entries.get())) {
+    std::string child = entry->d_name;
+    if (child != "." && child != "..") {
+      CARREL_TRY(remove_below(::dirfd(entries.get()), child, device, depth + 1));
+    }
+  }
+  if (::unlinkat(dir, name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
+    return system_error("remove directory '" + name + "'");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status remove_tree_at(int dir, const std::string& name) {
+  struct stat info {};
+  if (::fstatat(dir, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+    return errno == ENOENT ? Status{} : Status{system_error("remove '" + name + "'")};
+  }
+  return remove_below(dir, name, info.st_dev, 0);
+}
+
+}  // namespace carrel

@@ -1,0 +1,147 @@
+#include "cli/foreground.h"
+
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "base/files.h"
+#include "cli/output.h"
+
+namespace carrel::cli {
+
+namespace {
+
+constexpr int kGraceSeconds = 2;
+
+void add(int poll, int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  ::epoll_ctl(poll, EPOLL_CTL_ADD, fd, &event);
+}
+
+}  // namespace
+
+Foreground::Foreground(Mode mode, Terminal terminal, int input) : mode_(mode) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH}) {
+    sigaddset(&set, signal);
+  }
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  signals_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  poll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  add(poll_.get(), signals_.get());
+  add(poll_.get(), timer_.get());
+  if (terminal == Terminal::kYes && ::tcgetattr(STDIN_FILENO, &before_) == 0) {
+    termios raw = before_;
+    ::cfmakeraw(&raw);
+    raw_ = ::tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) == 0;
+  }
+  io_.input = input;
+  io_.wake = poll_.get();
+  io_.output = [this](protocol::Stream stream, std::string_view data) {
+    return take(stream, data);
+  };
+  io_.on_wake = [this] { return wake(); };
+}
+
+Foreground::~Foreground() {
+  if (raw_) {
+    ::tcsetattr(STDIN_FILENO, TCSADRAIN, &before_);
+  }
+}
+
+void Foreground::terminal_size(std::uint16_t& rows, std::uint16_t& columns) {
+  winsize size{};
+  if (::ioctl(STDIN_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 && size.ws_col > 0) {
+    rows = size.ws_row;
+    columns = size.ws_col;
+  }
+}
+
+Status Foreground::take(protocol::Stream stream, std::string_view data) {
+  const bool out = stream == protocol::Stream::kStdout;
+  if (mode_ == Mode::kCollect) {
+    (out ? output_ : error_).add(data);
+    return {};
+  }
+  Status written = write_all(out ? STDOUT_FILENO : STDERR_FILENO, data);
+  if (!written.ok() && written.error().error_number == EPIPE) {
+    // Nobody reads any more: the command ends as it would in a pipeline.
+    if (!output_closed_) {
+      output_closed_ = true;
+      itimerspec now{};
+      now.it_value.tv_nsec = 1;
+      signals_seen_ = 1;
+      ::timerfd_settime(timer_.get(), 0, &now, nullptr);
+    }
+    return {};
+  }
+  return written;
+}
+
+sandbox::CommandIo::Wish Foreground::wake() {
+  sandbox::CommandIo::Wish wish;
+  std::uint64_t ticks = 0;
+  if (::read(timer_.get(), &ticks, sizeof ticks) == static_cast<ssize_t>(sizeof ticks)) {
+    wish.kill = true;
+  }
+  signalfd_siginfo info{};
+  while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGWINCH) {
+      wish.resize = true;
+      wish.rows = 24;
+      wish.columns = 80;
+      terminal_size(wish.rows, wish.columns);
+      continue;
+    }
+    ++signals_seen_;
+    wish.signal = signal;
+    wish.kill = wish.kill || signals_seen_ > 1;
+    itimerspec grace{};
+    grace.it_value.tv_sec = kGraceSeconds;
+    ::timerfd_settime(timer_.get(), 0, &grace, nullptr);
+  }
+  return wish;
+}
+
+void Foreground::finish(sandbox::ExecResult& result) {
+  result.truncated = output_.cut() || error_.cut();
+  result.standard_output = output_.text();
+  result.standard_error = error_.text();
+  if (output_closed_ && result.cancelled) {
+    result.exit_code = 128 + SIGPIPE;
+    result.signal = SIGPIPE;
+  } else if (signals_seen_ > 0 && result.cancelled) {
+    result.exit_code = 128 + SIGINT;
+  }
+}
+
+int show_result(const Context& context, const sandbox::ExecResult& result) {
+  if (context.json()) {
+    print(to_json(result) + "\n");
+    return result.exit_code;
+  }
+  const bool told = result.exit_code == 0 ||
+                    (result.signal == 0 && !result.timed_out && !result.oom_killed &&
+                     result.exit_code != sandbox::kExitNotFound &&
+                     result.exit_code != sandbox::kExitNotExecutable);
+  if (result.timed_out) {
+    print_error("carrel: timed out after " + std::to_string(result.duration_ms) + " ms\n");
+  } else if (!told && !result.reason.empty() && !result.cancelled &&
+             result.reason != "exit status " + std::to_string(result.exit_code)) {
+    print_error("carrel: " + result.reason + "\n");
+  }
+  return result.exit_code;
+}
+
+}  // namespace carrel::cli

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <termios.h>
+
+#include <chrono>
+#include <functional>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "cli/context.h"
+#include "sandbox/capture.h"
+#include "sandbox/command.h"
+#include "sandbox/exec_result.h"
+
+namespace carrel::cli {
+
+// A command in the foreground of this terminal: its output is passed on as it comes, or collected
+// for --json; signals are forwarded, and a second one, or two seconds without an end, kills.
+class Foreground {
+ public:
+  enum class Mode { kPassOn, kCollect };
+  enum class Terminal { kNo, kYes };
+
+  Foreground(Mode mode, Terminal terminal, int input);
+  ~Foreground();
+  Foreground(const Foreground&) = delete;
+  Foreground& operator=(const Foreground&) = delete;
+
+  // The io for sandbox::serve_command; valid as long as this object.
+  const sandbox::CommandIo& io() const { return io_; }
+
+  // Puts what was collected into the result.
+  void finish(sandbox::ExecResult& result);
+
+  // The size of this terminal, for the command's.
+  static void terminal_size(std::uint16_t& rows, std::uint16_t& columns);
+
+ private:
+  Status take(protocol::Stream stream, std::string_view data);
+  sandbox::CommandIo::Wish wake();
+
+  Mode mode_;
+  sandbox::CommandIo io_;
+  sandbox::Capture output_;
+  sandbox::Capture error_;
+  UniqueFd signals_;
+  UniqueFd timer_;
+  UniqueFd poll_;
+  int signals_seen_ = 0;
+  bool output_closed_ = false;
+  bool raw_ = false;
+  termios before_{};
+};
+
+// The exit status of a command that was run in the foreground, with a line on stderr about what
+// ended it where the status alone does not tell. With --json one object instead.
+int show_result(const Context& context, const sandbox::ExecResult& result);
+
+}  // namespace carrel::cli

@@ -1,0 +1,102 @@
+#include <string_view>
+#include <vector>
+
+#include "cli/args.h"
+#include "cli/completion.h"
+#include "cli/context.h"
+#include "cli/help.h"
+#include "cli/man_page.h"
+#include "cli/output.h"
+
+namespace carrel::cli {
+namespace {
+
+constexpr std::string_view kVersion = "0.1.0";
+
+int help_command(const Context& context) {
+  const Arguments& arguments = context.arguments;
+  if (arguments.has(OptionId::kMan)) {
+    print(man_page(kVersion));
+    return 0;
+  }
+  if (arguments.operands.empty()) {
+    print(program_help());
+    return 0;
+  }
+  const Command* asked = find_command(arguments.operands.front());
+  if (asked == nullptr) {
+    return fail(context, Error{Code::kInvalid, 0,
+                               "there is no command '" + printable(arguments.operands.front()) + "'",
+                               "see 'carrel help'"});
+  }
+  print(command_help(*asked));
+  return 0;
+}
+
+int completion_command(const Context& context) {
+  const std::string_view shell = context.arguments.operands.front();
+  if (shell == "bash") {
+    print(bash_completion());
+  } else if (shell == "zsh") {
+    print(zsh_completion());
+  } else if (shell == "fish") {
+    print(fish_completion());
+  } else {
+    return fail(context, Error{Code::kInvalid, 0, "no completion for '" + printable(shell) + "'",
+                               "use bash, zsh or fish"});
+  }
+  return 0;
+}
+
+int version_command(const Context& context) {
+  print(context.json() ? "{\"version\":" + json_string(kVersion) + "}\n"
+                       : "carrel " + std::string(kVersion) + "\n");
+  return 0;
+}
+
+int dispatch(const Context& context) {
+  switch (context.arguments.command->id) {
+    case CommandId::kRun:
+      return run_command(context);
+    case CommandId::kCode:
+      return code_command(context);
+    case CommandId::kHelp:
+      return help_command(context);
+    case CommandId::kCompletion:
+      return completion_command(context);
+    case CommandId::kVersion:
+      return version_command(context);
+    default:
+      return fail(context, Error{Code::kUnavailable, 0, "this command is not built yet", {}});
+  }
+}
+
+int main_with(std::span<const std::string_view> words) {
+  if (words.empty()) {
+    print_error(program_help());
+    return kUsageFailed;
+  }
+  auto command = select_command(words);
+  if (!command.ok()) {
+    print_error("carrel: " + printable(command.error().to_string()) + "\n");
+    return kUsageFailed;
+  }
+  auto arguments = parse_arguments(*command.value(), words.subspan(1));
+  if (!arguments.ok()) {
+    Arguments none;
+    none.command = command.value();
+    return fail(Context{none}, arguments.error());
+  }
+  if (arguments.value().has(OptionId::kHelp)) {
+    print(command_help(*command.value()));
+    return 0;
+  }
+  return dispatch(Context{arguments.value()});
+}
+
+}  // namespace
+}  // namespace carrel::cli
+
+int main(int count, char** words) {
+  return carrel::cli::main_with(std::vector<std::string_view>(words + 1, words + count));
+}

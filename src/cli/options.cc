@@ -1,0 +1,238 @@
+#include "cli/options.h"
+
+#include <array>
+#include <limits>
+
+#include "policy/names.h"
+#include "policy/size.h"
+
+namespace carrel::cli {
+namespace {
+
+using policy::Given;
+using policy::Operation;
+
+constexpr std::size_t kMany = std::numeric_limits<std::size_t>::max();
+
+constexpr std::array kSandbox = {Operand{"ID", OperandKind::kSandbox}};
+constexpr std::array kSandboxAndText = {Operand{"ID", OperandKind::kSandbox},
+                                        Operand{"COMMAND", OperandKind::kShellText}};
+constexpr std::array kFile = {Operand{"FILE", OperandKind::kFile}};
+constexpr std::array kShellName = {Operand{"SHELL", OperandKind::kShellName}};
+constexpr std::array kCommandName = {Operand{"COMMAND", OperandKind::kCommandName}};
+constexpr std::array kWords = {Operand{"WORD", OperandKind::kAnything}};
+constexpr std::span<const Operand> kNone{};
+
+constexpr std::array kCommands = {
+    Command{CommandId::kRun, "run", "run a command in a fresh sandbox, then remove it",
+            CommandGroup::kOnce, kNone, 0, 0, Trailing::kCommand, kCarrelFailed, Operation::kRun,
+            "The command gets a read-only root, an empty /workspace, a /tmp of its own and no "
+            "network. Its exit status is passed on. Options end at the first word of the command; "
+            "a -- before it keeps the two apart.",
+            "carrel run -- python3 -c 'print(42)'\tone command\n"
+            "carrel run --memory 1g --timeout 5 -- make test\twith other limits\n"
+            "echo hi | carrel run -- tr a-z A-Z\tinput is passed through\n",
+            Visibility::kListed},
+    Command{CommandId::kCode, "code", "run source text in a fresh sandbox, then remove it",
+            CommandGroup::kOnce, kFile, 1, 1, Trailing::kNothing, kCarrelFailed, Operation::kCode,
+            "FILE is read on the host and shown inside, read-only, as /workspace/code; - reads the "
+            "standard input.",
+            "carrel code script.py\ta file\n"
+            "echo 'print(42)' | carrel code -\tfrom a pipe\n"
+            "carrel code --lang bash - <<< 'echo $((6*7))'\tanother language\n",
+            Visibility::kListed},
+    Command{CommandId::kCreate, "create", "make a long-lived sandbox and print its id",
+            CommandGroup::kLongLived, kNone, 0, 0, Trailing::kNothing, kUsageFailed,
+            Operation::kCreate,
+            "The sandbox stays until it is removed or its lease ends. Its limits hold for "
+            "everything that runs in it together.",
+            "id=$(carrel create)\twith the defaults\n"
+            "carrel create --name build --lease 2h --memory 2g\tnamed, ends by itself\n",
+            Visibility::kListed},
+    Command{CommandId::kShell, "sh", "run a command in the sandbox's long-lived shell",
+            CommandGroup::kLongLived, kSandboxAndText, 2, 2, Trailing::kNothing, kCarrelFailed,
+            Operation::kShell,
+            "Folder, variables and functions stay from one command to the next. COMMAND is one "
+            "word: quote it. Its standard input is empty unless --stdin is given.",
+            "carrel sh $id 'cd /tmp && export A=1'\tchange the shell\n"
+            "carrel sh $id 'pwd; echo $A'\tand find it changed\n"
+            "carrel sh --session two $id 'make -j2'\ta second shell\n",
+            Visibility::kListed},
+    Command{CommandId::kExec, "exec", "run a separate process in a sandbox",
+            CommandGroup::kLongLived, kSandbox, 1, 1, Trailing::kCommand, kCarrelFailed,
+            Operation::kExec,
+            "The process does not see the shell's folder or variables. Options end at the first "
+            "word of the command, after ID; a -- before it keeps the two apart.",
+            "carrel exec $id -- ls -l\tone process\n"
+            "carrel exec -t $id -- vi notes\twith a terminal\n"
+            "carrel exec --detach $id -- ./server\tin the background\n",
+            Visibility::kListed},
+    Command{CommandId::kAttach, "attach", "open an interactive shell in a sandbox",
+            CommandGroup::kLongLived, kSandbox, 1, 1, Trailing::kNothing, kUsageFailed,
+            std::nullopt, "A shell of its own with a terminal; the sandbox stays when it ends.",
+            "carrel attach $id\tlook around\n", Visibility::kListed},
+    Command{CommandId::kList, "ls", "list sandboxes", CommandGroup::kLongLived, kNone, 0, 0,
+            Trailing::kNothing, kUsageFailed, std::nullopt, "",
+            "carrel ls\twhat is running\ncarrel ls --json\tfor programs\n", Visibility::kListed},
+    Command{CommandId::kInfo, "info", "show the settings and the state of a sandbox",
+            CommandGroup::kLongLived, kSandbox, 1, 1, Trailing::kNothing, kUsageFailed,
+            std::nullopt, "",
+            "carrel info $id\tits settings\ncarrel info --enforcement $id\twhat holds it\n",
+            Visibility::kListed},
+    Command{CommandId::kStats, "stats", "show what a sandbox uses now", CommandGroup::kLongLived,
+            kSandbox, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt, "",
+            "carrel stats $id\tcpu, memory, processes, disk\n", Visibility::kListed},
+    Command{CommandId::kLogs, "logs", "show the output of a sandbox's commands",
+            CommandGroup::kLongLived, kSandbox, 1, 1, Trailing::kNothing, kUsageFailed,
+            std::nullopt, "The newest output is kept; what was dropped is said.",
+            "carrel logs $id\twhat there is\ncarrel logs -f $id\tand what is to come\n",
+            Visibility::kListed},
+    Command{CommandId::kRemove, "rm", "end and remove sandboxes", CommandGroup::kLongLived,
+            kSandbox, 0, kMany, Trailing::kNothing, kUsageFailed, std::nullopt,
+            "Everything that runs in them is ended, and their files are removed.",
+            "carrel rm $id\tone\ncarrel rm --all\tall of them\n", Visibility::kListed},
+    Command{CommandId::kDoctor, "doctor", "say what this host can enforce, and what is missing",
+            CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt, "",
+            "carrel doctor\tcheck this host\n", Visibility::kListed},
+    Command{CommandId::kCompletion, "completion", "print a completion script for a shell",
+            CommandGroup::kOther, kShellName, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt,
+            "SHELL is bash, zsh or fish.",
+            "source <(carrel completion bash)\tfor this shell\n"
+            "carrel completion zsh > ~/.zfunc/_carrel\tfor zsh\n",
+            Visibility::kListed},
+    Command{CommandId::kVersion, "version", "print the version", CommandGroup::kOther, kNone, 0, 0,
+            Trailing::kNothing, kUsageFailed, std::nullopt, "", "", Visibility::kListed},
+    Command{CommandId::kHelp, "help", "explain carrel, or one of its commands",
+            CommandGroup::kOther, kCommandName, 0, 1, Trailing::kNothing, kUsageFailed,
+            std::nullopt, "",
+            "carrel help run\tabout run\ncarrel help --man | man -l -\tthe manual\n",
+            Visibility::kListed},
+    Command{CommandId::kKeeper, "keeper", "look after the sandboxes of a user; started by itself",
+            CommandGroup::kOther, kWords, 0, kMany, Trailing::kNothing, kUsageFailed, std::nullopt,
+            "", "", Visibility::kHidden},
+};
+
+template <typename... Ids>
+constexpr std::uint32_t of(Ids... ids) {
+  return ((1U << static_cast<unsigned>(ids)) | ...);
+}
+constexpr std::uint32_t kAllCommands = (1U << kCommands.size()) - 1;
+
+Status check_lease(const Given& given) {
+  CARREL_TRY(policy::parse_duration(given));
+  return {};
+}
+
+Status check_offset(const Given& given) {
+  CARREL_TRY(policy::parse_count(given, {.least = 0, .most = INT64_MAX}));
+  return {};
+}
+
+Status check_number(const Given& given) {
+  CARREL_TRY(policy::parse_count(given, {.least = 1, .most = INT64_MAX}));
+  return {};
+}
+
+Status check_language(const Given& given) {
+  if (given.text == "python" || given.text == "bash" || given.text == "node") {
+    return {};
+  }
+  return policy::bad_value(given, "unknown language", "one of python, bash, node");
+}
+
+constexpr std::array kOptions = {
+    Option{OptionId::kTty, 't', "tty", "", "give the command a terminal", "",
+           of(CommandId::kRun, CommandId::kExec), nullptr},
+    Option{OptionId::kMergeOutput, 0, "merge-output", "",
+           "one stream for both outputs, in the order they were written", "",
+           of(CommandId::kRun, CommandId::kCode), nullptr},
+    Option{OptionId::kNoStdin, 0, "no-stdin", "", "give the command an empty standard input", "",
+           of(CommandId::kRun, CommandId::kCode), nullptr},
+    Option{OptionId::kLanguage, 0, "lang", "NAME",
+           "python, bash or node (by the file's ending, else python)", "python bash node",
+           of(CommandId::kCode), check_language},
+    Option{OptionId::kName, 0, "name", "NAME", "a name to use in place of the id", "",
+           of(CommandId::kCreate), policy::check_name},
+    Option{OptionId::kLease, 0, "lease", "TIME", "end by itself after this long", "",
+           of(CommandId::kCreate), check_lease},
+    Option{OptionId::kSession, 0, "session", "NAME", "use the shell of this name, made at need", "",
+           of(CommandId::kShell), policy::check_name},
+    Option{OptionId::kStdin, 0, "stdin", "", "pass the standard input to the command", "",
+           of(CommandId::kShell), nullptr},
+    Option{OptionId::kDetach, 0, "detach", "", "do not wait; print the command's number", "",
+           of(CommandId::kExec), nullptr},
+    Option{OptionId::kFollow, 'f', "follow", "", "go on as output arrives", "",
+           of(CommandId::kLogs), nullptr},
+    Option{OptionId::kFrom, 0, "from", "OFFSET", "start at this byte of the output", "",
+           of(CommandId::kLogs), check_offset},
+    Option{OptionId::kCommand, 0, "command", "NUMBER", "the output of this command only", "",
+           of(CommandId::kLogs), check_number},
+    Option{OptionId::kForce, 0, "force", "", "kill at once; a missing sandbox is no error", "",
+           of(CommandId::kRemove), nullptr},
+    Option{OptionId::kAll, 0, "all", "", "every sandbox, those that have ended too", "",
+           of(CommandId::kRemove, CommandId::kList), nullptr},
+    Option{OptionId::kEnforcement, 0, "enforcement", "", "what is really enforced, and how", "",
+           of(CommandId::kInfo), nullptr},
+    Option{OptionId::kMan, 0, "man", "", "print the manual page (roff)", "", of(CommandId::kHelp),
+           nullptr},
+    Option{OptionId::kJson, 0, "json", "", "print one JSON object", "", kAllCommands, nullptr},
+    Option{OptionId::kConfig, 0, "config", "FILE", "read settings from this carrel.toml", "",
+           kAllCommands, nullptr},
+    Option{OptionId::kHelp, 'h', "help", "", "explain this command", "", kAllCommands, nullptr},
+};
+
+}  // namespace
+
+std::span<const Command> commands() { return kCommands; }
+
+const Command* find_command(std::string_view name) {
+  for (const Command& row : kCommands) {
+    if (row.name == name) {
+      return &row;
+    }
+  }
+  return nullptr;
+}
+
+const Command& command(CommandId id) { return kCommands[static_cast<std::size_t>(id)]; }
+
+std::span<const Option> options() { return kOptions; }
+
+const Option& option(OptionId id) {
+  for (const Option& row : kOptions) {
+    if (row.id == id) {
+      return row;
+    }
+  }
+  return kOptions.back();
+}
+
+std::vector<OfferedOption> offered_options(const Command& command) {
+  std::vector<OfferedOption> offered;
+  for (const Option& row : kOptions) {
+    if (row.belongs_to(command)) {
+      offered.push_back(
+          {"Options", row.short_name, row.name, row.placeholder, row.help, row.choices});
+    }
+  }
+  const auto add_group = [&](policy::SettingGroup group, std::string_view section) {
+    for (const policy::Setting& setting : policy::settings()) {
+      if (setting.group == group && setting.offered == policy::Offered::kEverywhere &&
+          takes_setting(command, setting)) {
+        offered.push_back(
+            {section, 0, setting.name, setting.placeholder, setting.help, setting.choices});
+      }
+    }
+  };
+  add_group(policy::SettingGroup::kLimits, "Limits");
+  add_group(policy::SettingGroup::kInside, "What it looks like inside");
+  add_group(policy::SettingGroup::kHost, "How the host builds it");
+  return offered;
+}
+
+bool takes_setting(const Command& command, const policy::Setting& setting) {
+  return command.operation.has_value() && setting.offered != policy::Offered::kConfigOnly &&
+         setting.operations.has(*command.operation);
+}
+
+}  // namespace carrel::cli

@@ -1,0 +1,77 @@
+#include <unistd.h>
+
+#include <string>
+
+#include "backends/native/one_shot.h"
+#include "cli/context.h"
+#include "cli/foreground.h"
+#include "cli/one_shot.h"
+#include "cli/output.h"
+#include "cli/sandbox_spec.h"
+#include "storage/home.h"
+
+namespace carrel::cli {
+
+int run_in_new_sandbox(const Context& context, const policy::Spec& spec,
+                       sandbox::CommandRequest command, int input) {
+  auto home = storage::Home::open();
+  if (!home.ok()) {
+    return fail(context, home.error());
+  }
+  native::OneShot job;
+  job.spec = spec;
+  command.timeout = spec.limits.timeout;
+  const bool terminal = command.terminal;
+  if (terminal) {
+    Foreground::terminal_size(command.rows, command.columns);
+  }
+  const std::string program = command.arguments.front();
+  job.command = std::move(command);
+  auto listener = [&](const native::Enforcement& enforcement) {
+    if (context.json() || ::isatty(STDERR_FILENO) == 0) {
+      return;
+    }
+    for (const char* name : {"memory", "cpu"}) {
+      const native::Enforcement::Row* row = enforcement.find(name);
+      if (row != nullptr && (row->by == "watchdog" || row->by == "affinity")) {
+        print_error("carrel: the " + row->name + " limit is held by " + row->by + " only: " +
+                    row->note + "\n");
+      }
+    }
+  };
+  Result<sandbox::ExecResult> result = Error{};
+  {
+    Foreground foreground(context.json() ? Foreground::Mode::kCollect : Foreground::Mode::kPassOn,
+                          terminal ? Foreground::Terminal::kYes : Foreground::Terminal::kNo,
+                          input);
+    result = native::run_once(home.value(), job, foreground.io(), listener);
+    if (result.ok()) {
+      foreground.finish(result.value());
+    }
+  }
+  if (!result.ok()) {
+    return fail(context, result.error());
+  }
+  if (result.value().exit_code == sandbox::kExitNotFound &&
+      result.value().reason == "command not found") {
+    result.value().reason = "command not found: " + printable(program);
+  }
+  return show_result(context, result.value());
+}
+
+int run_command(const Context& context) {
+  auto spec = sandbox_spec(context.arguments, policy::Operation::kRun);
+  if (!spec.ok()) {
+    return fail(context, spec.error());
+  }
+  sandbox::CommandRequest command;
+  for (std::string_view word : context.arguments.command_line) {
+    command.arguments.emplace_back(word);
+  }
+  command.terminal = context.arguments.has(OptionId::kTty);
+  command.merged = context.arguments.has(OptionId::kMergeOutput);
+  int input = context.arguments.has(OptionId::kNoStdin) ? -1 : STDIN_FILENO;
+  return run_in_new_sandbox(context, spec.value(), std::move(command), input);
+}
+
+}  // namespace carrel::cli

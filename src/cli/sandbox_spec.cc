@@ -1,0 +1,43 @@
+#include "cli/sandbox_spec.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+
+#include "base/files.h"
+#include "policy/config.h"
+#include "policy/validate.h"
+
+namespace carrel::cli {
+
+namespace {
+
+policy::HostFacts host_facts() {
+  policy::HostFacts facts;
+  facts.memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                       static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  facts.cpus = static_cast<std::uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  return facts;
+}
+
+}  // namespace
+
+Result<policy::Spec> sandbox_spec(const Arguments& arguments, policy::Operation operation) {
+  policy::Spec spec = policy::default_spec(operation);
+  std::optional<std::string_view> given = arguments.value(OptionId::kConfig);
+  const std::string path(given.value_or("carrel.toml"));
+  auto text = read_file_at(AT_FDCWD, path, policy::kLargestConfig);
+  if (text.ok()) {
+    CARREL_ASSIGN(policy::Config config, policy::parse_config(text.value(), path));
+    CARREL_ASSIGN(spec, policy::spec_from(config, operation));
+  } else if (given.has_value() || text.error().error_number != ENOENT) {
+    return text.error();
+  }
+  CARREL_TRY(apply_settings(arguments, spec));
+  CARREL_TRY(policy::validate(spec, host_facts()));
+  return spec;
+}
+
+}  // namespace carrel::cli

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace carrel::guest {
+
+// The guest program as a sealed memory file, ready for execveat. A sandbox that gets hold of it
+// holds a private copy that nobody can write to, never the host's binary.
+Result<UniqueFd> open_image();
+
+}  // namespace carrel::guest

@@ -1,0 +1,228 @@
+#include "guest/lockdown.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/seccomp.h>
+#include <linux/securebits.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "guest/runtime.h"
+#include "kernel/uapi/landlock.h"
+
+namespace carrel::guest {
+
+namespace {
+
+using namespace kernel::uapi;
+
+bool load_filter(std::string_view bytes, Failure& failure) {
+  struct {
+    unsigned short length;
+    const void* instructions;
+  } program{static_cast<unsigned short>(bytes.size() / 8), bytes.data()};
+  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0) {
+    return failure.at("load", "the system call filter", -errno);
+  }
+  return true;
+}
+
+bool bring_up_loopback() {
+  int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) {
+    return false;
+  }
+  struct ifreq request {};
+  request.ifr_name[0] = 'l';
+  request.ifr_name[1] = 'o';
+  request.ifr_flags = IFF_UP | IFF_RUNNING;
+  bool up = ioctl(fd, SIOCSIFFLAGS, &request) == 0;
+  close(fd);
+  return up;
+}
+
+bool write_id_map(const char* path, std::uint32_t inside) {
+  Text<64> map;
+  map.add_number(inside).add(" 0 1");
+  return write_file(AT_FDCWD, path, map.view()) == 0;
+}
+
+bool drop_capabilities() {
+  // CRITICAL: the bounding set goes first, while CAP_SETPCAP is still there; without this a set-id
+  // or file-capability program could bring capabilities of this user namespace back.
+  for (unsigned long capability = 0; capability <= 63; ++capability) {
+    if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0 && errno != EINVAL) {
+      return false;
+    }
+  }
+  constexpr unsigned long kBits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+                                  SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
+                                  SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+  if (prctl(PR_SET_SECUREBITS, kBits, 0, 0, 0) != 0 ||
+      prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0) {
+    return false;
+  }
+  struct __user_cap_header_struct header {
+    _LINUX_CAPABILITY_VERSION_3, 0
+  };
+  struct __user_cap_data_struct none[2] = {};
+  return syscall(SYS_capset, &header, none) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+}
+
+bool limit(int resource, std::uint64_t value, Failure& failure) {
+  struct rlimit now {};
+  if (getrlimit(resource, &now) != 0) {
+    return failure.at("read", "a resource limit", -errno);
+  }
+  // An ordinary user cannot raise a hard limit; the host's own lower one stays.
+  if (now.rlim_max != RLIM_INFINITY && value > now.rlim_max) {
+    value = now.rlim_max;
+  }
+  struct rlimit wanted {value, value};
+  if (setrlimit(resource, &wanted) != 0) {
+    return failure.at("set", "a resource limit", -errno);
+  }
+  return true;
+}
+
+bool allow_path(int ruleset, int directory, std::uint64_t rights) {
+  LandlockPathBeneath rule{rights, directory};
+  return syscall(kLandlockAddRule, ruleset, kLandlockPathBeneath, &rule, 0) == 0;
+}
+
+bool allow_path(int ruleset, const char* path, std::uint64_t rights) {
+  int fd = open(path, O_PATH | O_CLOEXEC);
+  if (fd < 0) {
+    return false;
+  }
+  bool added = allow_path(ruleset, fd, rights);
+  close(fd);
+  return added;
+}
+
+}  // namespace
+
+bool set_up_identity(const protocol::Boot& boot, Failure& failure) {
+  if (!bring_up_loopback()) {
+    return failure.at("bring up", "the loopback interface", -errno);
+  }
+  if (sethostname(boot.hostname.data(), boot.hostname.size()) != 0) {
+    return failure.at("set the hostname to", boot.hostname, -errno);
+  }
+  // Keyrings are per user and not per namespace: an anonymous one hides the user's own. A kernel
+  // without keyrings has none to hide.
+  constexpr int kJoinSessionKeyring = 1;
+  if (syscall(SYS_keyctl, kJoinSessionKeyring, nullptr) < 0 && errno != ENOSYS) {
+    return failure.at("leave", "the session keyring", -errno);
+  }
+  setsid();
+  return true;
+}
+
+bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, Failure& failure) {
+  // CRITICAL: every mount made so far is locked by this: below it nothing can be unmounted or
+  // uncovered, whatever capability somebody might get there.
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
+    return failure.at("make", "the inner user namespace", -errno);
+  }
+  if (write_file(AT_FDCWD, "/proc/self/setgroups", "deny") != 0 ||
+      !write_id_map("/proc/self/gid_map", boot.gid) ||
+      !write_id_map("/proc/self/uid_map", boot.uid)) {
+    return failure.at("map", "the inner user", -errno);
+  }
+  for (const char* name :
+       {"max_user_namespaces", "max_mnt_namespaces", "max_pid_namespaces", "max_net_namespaces",
+        "max_ipc_namespaces", "max_uts_namespaces", "max_cgroup_namespaces",
+        "max_time_namespaces"}) {
+    int result = write_file(built.proc_sys_user, name, "0");
+    if (result < 0 && result != -ENOENT) {  // time namespaces are newer than the rest
+      return failure.at("forbid namespaces through", name, result);
+    }
+  }
+  if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || !drop_capabilities()) {
+    return failure.at("drop", "the capabilities", -errno);
+  }
+  return load_filter(boot.guest_filter, failure);
+}
+
+bool prepare_landlock(const protocol::Boot& boot, const BuiltRoot& built, int& ruleset,
+                      Failure& failure) {
+  ruleset = -1;
+  if ((boot.flags & protocol::kBootLandlock) == 0) {
+    return true;
+  }
+  int abi = static_cast<int>(syscall(kLandlockCreateRuleset, nullptr, 0, kLandlockQueryVersion));
+  if (abi < 1) {
+    return failure.at("use", "Landlock", abi < 0 ? -errno : -ENOSYS);
+  }
+  LandlockRuleset attributes{};
+  attributes.handled_fs = landlock_fs_rights(abi);
+  std::size_t size = sizeof attributes.handled_fs;
+  if (abi >= 6) {
+    attributes.scoped = kScopeAbstractUnixSocket | kScopeSignal;
+    size = sizeof attributes;
+  }
+  ruleset = static_cast<int>(syscall(kLandlockCreateRuleset, &attributes, size, 0));
+  if (ruleset < 0) {
+    return failure.at("make", "the Landlock ruleset", -errno);
+  }
+  const std::uint64_t all = attributes.handled_fs;
+  const std::uint64_t read = kFsExecute | kFsReadFile | kFsReadDir;
+  const std::uint64_t device = (read | kFsWriteFile | kFsIoctlDev | kFsTruncate) & all;
+  bool added = allow_path(ruleset, "/", (boot.flags & protocol::kBootWritableRoot) != 0 ? all : read) &&
+               allow_path(ruleset, "/dev", device) &&
+               allow_path(ruleset, "/proc", (read | kFsWriteFile | kFsTruncate) & all);
+  const char* next = boot.writable.data.data();
+  for (std::uint32_t i = 0; added && i < boot.writable.count; ++i) {
+    added = allow_path(ruleset, next, all);
+    next += std::string_view(next).size() + 1;
+  }
+  // The shells' private directory lives in a mount that is in no tree.
+  if (added && built.tmpfs[kGuestSlot] >= 0) {
+    added = allow_path(ruleset, built.tmpfs[kGuestSlot], (read | kFsWriteFile) & all);
+  }
+  return added || failure.at("add", "a Landlock rule", -errno);
+}
+
+bool become_workload(const protocol::Boot& boot, int ruleset, Failure& failure) {
+  // The score can only be written while dumpable. Nothing of the workload runs before this
+  // process, or it shares this process's limits anyway.
+  prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+  int result = write_file(AT_FDCWD, "/proc/self/oom_score_adj", "1000");
+  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  if (result < 0) {
+    return failure.at("set", "the out-of-memory score", result);
+  }
+  // A core limit of 1, not 0: a core_pattern that is a pipe ignores 0.
+  if (!limit(RLIMIT_CORE, 1, failure) || !limit(RLIMIT_NOFILE, boot.open_files, failure) ||
+      !limit(RLIMIT_NPROC, boot.processes, failure) ||
+      !limit(RLIMIT_FSIZE, boot.file_bytes, failure) ||
+      !limit(RLIMIT_MEMLOCK, 64U << 10, failure) || !limit(RLIMIT_MSGQUEUE, 800U << 10, failure) ||
+      !limit(RLIMIT_SIGPENDING, 4096, failure) || !limit(RLIMIT_RTPRIO, 0, failure) ||
+      !limit(RLIMIT_NICE, 0, failure)) {
+    return false;
+  }
+  if (boot.cpu_mask != 0 &&
+      syscall(SYS_sched_setaffinity, 0, sizeof boot.cpu_mask, &boot.cpu_mask) < 0) {
+    return failure.at("set", "the processor mask", -errno);
+  }
+  // Not every processor has these switches; one that lacks them has nothing to disable.
+  constexpr unsigned long kForceDisable = 1UL << 3;
+  prctl(PR_SET_SPECULATION_CTRL, PR_SPEC_STORE_BYPASS, kForceDisable, 0, 0);
+  prctl(PR_SET_SPECULATION_CTRL, PR_SPEC_INDIRECT_BRANCH, kForceDisable, 0, 0);
+  umask(022);
+  if (ruleset >= 0 && syscall(kLandlockRestrictSelf, ruleset, 0) != 0) {
+    return failure.at("enter", "the Landlock domain", -errno);
+  }
+  return load_filter(boot.workload_filter, failure);
+}
+
+}  // namespace carrel::guest

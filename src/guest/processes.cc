@@ -1,0 +1,202 @@
+#include "guest/processes.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string_view>
+#include <time.h>
+#include <unistd.h>
+
+#include "guest/runtime.h"
+
+namespace carrel::guest {
+
+namespace {
+
+constexpr std::uint64_t kTicksPerSecond = 100;  // USER_HZ
+
+bool to_number(std::string_view text, std::uint64_t& value) {
+  if (text.empty() || text.size() > 19) {
+    return false;
+  }
+  value = 0;
+  for (char c : text) {
+    if (c < '0' || c > '9') {
+      return false;
+    }
+    value = value * 10 + static_cast<std::uint64_t>(c - '0');
+  }
+  return true;
+}
+
+std::size_t read_proc(pid_t pid, const char* name, char* buffer, std::size_t size) {
+  Text<64> path;
+  path.add("/proc/").add_number(static_cast<std::uint64_t>(pid)).add("/").add(name);
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    return 0;
+  }
+  ssize_t n = read(fd, buffer, size);
+  close(fd);
+  return n > 0 ? static_cast<std::size_t>(n) : 0;
+}
+
+// Field `wanted` (3 is the first after the name) of a stat line. The name can hold anything, so
+// counting starts after the last parenthesis.
+bool stat_field(std::string_view line, unsigned wanted, std::uint64_t& value) {
+  std::size_t at = line.rfind(')');
+  if (at == std::string_view::npos) {
+    return false;
+  }
+  line.remove_prefix(at + 1);
+  for (unsigned field = 3; !line.empty(); ++field) {
+    line.remove_prefix(1);
+    std::size_t end = line.find(' ');
+    if (field == wanted) {
+      return to_number(line.substr(0, end), value);
+    }
+    if (end == std::string_view::npos) {
+      return false;
+    }
+    line.remove_prefix(end);
+  }
+  return false;
+}
+
+bool look_at(pid_t pid, ProcessRow& row) {
+  char buffer[1024];
+  std::string_view line(buffer, read_proc(pid, "stat", buffer, sizeof buffer));
+  std::uint64_t parent = 0;
+  row.pid = pid;
+  if (!stat_field(line, 4, parent) || !stat_field(line, 22, row.start)) {
+    return false;
+  }
+  row.parent = static_cast<pid_t>(parent);
+  return true;
+}
+
+template <typename Visit>
+void each_pid(Visit visit) {
+  DIR* proc = opendir("/proc");
+  if (proc == nullptr) {
+    return;
+  }
+  while (struct dirent* entry = readdir(proc)) {
+    std::uint64_t pid = 0;
+    if (to_number(entry->d_name, pid)) {
+      visit(static_cast<pid_t>(pid));
+    }
+  }
+  closedir(proc);
+}
+
+const ProcessRow* find(const ProcessRow* rows, std::size_t count, pid_t pid) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (rows[i].pid == pid) {
+      return &rows[i];
+    }
+  }
+  return nullptr;
+}
+
+// Whether the chain of parents from `row` reaches `ancestor` or `shell` through processes that all
+// started since then.
+bool is_due(const ProcessRow* rows, std::size_t count, const ProcessRow& row, pid_t ancestor,
+            pid_t shell, std::uint64_t since) {
+  if (row.pid == shell) {
+    return true;
+  }
+  const ProcessRow* at = &row;
+  for (int depth = 0; at != nullptr && depth < 4096; ++depth) {
+    if (at->start < since) {
+      return false;
+    }
+    if (at->parent == ancestor || (shell != 0 && at->parent == shell)) {
+      return true;
+    }
+    at = find(rows, count, at->parent);
+  }
+  return false;
+}
+
+std::uint64_t status_kilobytes(std::string_view status, std::string_view key) {
+  std::size_t at = status.find(key);
+  if (at == std::string_view::npos) {
+    return 0;
+  }
+  status.remove_prefix(at + key.size());
+  std::uint64_t value = 0;
+  for (char c : status) {
+    if (c >= '0' && c <= '9') {
+      value = value * 10 + static_cast<std::uint64_t>(c - '0');
+    } else if (value != 0 || c == '\n') {
+      break;
+    }
+  }
+  return value;
+}
+
+}  // namespace
+
+std::size_t list_processes(ProcessRow* rows, std::size_t capacity) {
+  std::size_t count = 0;
+  each_pid([&](pid_t pid) {
+    if (count < capacity && look_at(pid, rows[count])) {
+      ++count;
+    }
+  });
+  return count;
+}
+
+void end_descendants(pid_t ancestor, pid_t shell, std::uint64_t since) {
+  static ProcessRow rows[kMaxProcessRows];
+  // Each look stops what it finds before it ends it, so that nothing forks between two looks; the
+  // bound is for a workload that is faster than that, which its process limit then ends.
+  for (int round = 0; round < 200; ++round) {
+    std::size_t count = list_processes(rows, kMaxProcessRows);
+    bool any = false;
+    for (int signal : {SIGSTOP, SIGKILL}) {
+      for (std::size_t i = 0; i < count; ++i) {
+        if (rows[i].pid > 1 && rows[i].pid != ancestor &&
+            is_due(rows, count, rows[i], ancestor, shell, since)) {
+          kill(rows[i].pid, signal);
+          any = true;
+        }
+      }
+    }
+    if (!any) {
+      return;
+    }
+    struct timespec pause {0, 1'000'000};
+    nanosleep(&pause, nullptr);
+  }
+}
+
+std::uint64_t process_start(pid_t pid) {
+  ProcessRow row;
+  return look_at(pid, row) ? row.start : 0;
+}
+
+std::uint64_t ticks_now() {
+  struct timespec now {};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * kTicksPerSecond +
+         static_cast<std::uint64_t>(now.tv_nsec) / (1'000'000'000 / kTicksPerSecond);
+}
+
+std::uint64_t memory_of_all() {
+  std::uint64_t kilobytes = 0;
+  each_pid([&](pid_t pid) {
+    if (pid == 1) {
+      return;
+    }
+    char buffer[4096];
+    std::string_view status(buffer, read_proc(pid, "status", buffer, sizeof buffer));
+    kilobytes += status_kilobytes(status, "\nRssAnon:") + status_kilobytes(status, "\nRssShmem:");
+  });
+  return kilobytes * 1024;
+}
+
+}  // namespace carrel::guest

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace carrel::guest {
+
+// A look at the sandbox's process table through /proc. It is what the workload let it become, so
+// it is used for finding what to end and for counting memory, never for trust.
+struct ProcessRow {
+  pid_t pid = 0;
+  pid_t parent = 0;
+  std::uint64_t start = 0;  // clock ticks since boot
+};
+
+inline constexpr std::size_t kMaxProcessRows = 8192;
+
+// Fills `rows` and returns how many there are.
+std::size_t list_processes(ProcessRow* rows, std::size_t capacity);
+
+// Ends every descendant of `ancestor` that started at `since` or later, and `shell` with it (0: there
+// is none). Older ones and what they started are left alone; `ancestor` itself stays. Repeats until
+// a look finds nothing to end.
+void end_descendants(pid_t ancestor, pid_t shell, std::uint64_t since);
+
+// The start time of a process, 0 when it is gone.
+std::uint64_t process_start(pid_t pid);
+
+// A start time that lies after every process that exists now.
+std::uint64_t ticks_now();
+
+// Anonymous and shared memory of all processes but the guest, in bytes.
+std::uint64_t memory_of_all();
+
+}  // namespace carrel::guest

@@ -1,0 +1,321 @@
+#include "guest/program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "guest/runtime.h"
+
+namespace carrel::guest {
+
+namespace {
+
+using protocol::Start;
+using protocol::StringList;
+
+constexpr std::size_t kMaxStrings = 2 * protocol::kMaxArguments + 2;
+constexpr int kMaxPassed = 7;  // payload, report, three streams, two for a shell
+
+void tell(int report, ReportKind kind, std::uint32_t value) {
+  Report message{kind, value, 0};
+  write_whole(report, {reinterpret_cast<const char*>(&message), sizeof message});
+}
+
+std::size_t name_length(std::string_view variable) {
+  std::size_t equals = variable.find('=');
+  return equals == std::string_view::npos ? variable.size() : equals;
+}
+
+bool has_name(char* const* list, std::size_t count, std::string_view name, std::size_t& at) {
+  for (at = 0; at < count; ++at) {
+    std::string_view entry(list[at]);
+    if (name_length(entry) == name.size() && entry.substr(0, name.size()) == name) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Appends the list's strings; with `replace`, a variable takes the place of one of its name.
+std::size_t collect(const StringList& list, char** out, std::size_t count, bool replace) {
+  const char* next = list.data.data();
+  for (std::uint32_t i = 0; i < list.count; ++i) {
+    std::string_view entry(next);
+    std::size_t at = count;
+    if (!replace || !has_name(out, count, entry.substr(0, name_length(entry)), at)) {
+      at = count++;
+    }
+    out[at] = const_cast<char*>(next);
+    next += entry.size() + 1;
+  }
+  out[count] = nullptr;
+  return count;
+}
+
+std::string_view path_variable(char* const* environment) {
+  for (; *environment != nullptr; ++environment) {
+    std::string_view entry(*environment);
+    if (entry.substr(0, 5) == "PATH=") {
+      return entry.substr(5);
+    }
+  }
+  return "/usr/local/bin:/usr/bin:/bin";
+}
+
+// As execvpe does it, with the same order of errors: "permission denied" wins over "not found". A
+// file that is no binary and has no interpreter line is given to the shell.
+int execute(char** arguments, char** environment) {
+  auto attempt = [&](const char* path) {
+    execve(path, arguments, environment);
+    if (errno == ENOEXEC) {
+      static char* script[kMaxStrings + 2];
+      script[0] = const_cast<char*>("sh");
+      script[1] = const_cast<char*>(path);
+      std::size_t i = 1;
+      for (; arguments[i] != nullptr; ++i) {
+        script[i + 1] = arguments[i];
+      }
+      script[i + 1] = nullptr;
+      execve("/bin/sh", script, environment);
+    }
+    return errno;
+  };
+  std::string_view program(arguments[0]);
+  if (program.empty()) {
+    return ENOENT;
+  }
+  if (program.find('/') != std::string_view::npos) {
+    return attempt(arguments[0]);
+  }
+  int result = ENOENT;
+  std::string_view path = path_variable(environment);
+  for (;;) {
+    std::size_t colon = path.find(':');
+    Path candidate;
+    std::string_view part = path.substr(0, colon);
+    candidate.add(part.empty() ? "." : part).add("/").add(program);
+    int error = attempt(candidate.c_str());
+    if (error == EACCES) {
+      result = EACCES;
+    } else if (error != ENOENT && error != ENOTDIR) {
+      return error;
+    }
+    if (colon == std::string_view::npos) {
+      return result;
+    }
+    path.remove_prefix(colon + 1);
+  }
+}
+
+int keep_above_streams(int fd) { return fd < 0 || fd > 2 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3); }
+
+// The command's descriptors become exactly the ones it is meant to have.
+bool place_descriptors(const Start& start, const ProgramIo& io) {
+  int input = keep_above_streams(io.input);
+  int output = keep_above_streams(io.output);
+  int error = keep_above_streams(io.error);
+  if ((start.flags & protocol::kStartTerminal) != 0 && ioctl(input, TIOCSCTTY, 0) != 0) {
+    return false;
+  }
+  if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(error, 2) < 0) {
+    return false;
+  }
+  if (io.control < 0) {
+    return true;
+  }
+  return dup2(io.control, kShellControl) >= 0 && dup2(io.directory, kShellDirectory) >= 0;
+}
+
+}  // namespace
+
+[[noreturn]] void run_program(const protocol::Boot& boot, const Start& start, const ProgramIo& io,
+                              int report) {
+  static char* arguments[kMaxStrings];
+  static char* environment[kMaxStrings];
+  collect(start.arguments, arguments, 0, false);
+  std::size_t count = collect(boot.environment, environment, 0, false);
+  collect(start.environment, environment, count, true);
+
+  setsid();
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  signal(SIGCHLD, SIG_DFL);
+  Path workdir;
+  workdir.add(start.workdir.empty() ? boot.workdir : start.workdir);
+  if (!place_descriptors(start, io) || chdir(workdir.c_str()) != 0) {
+    tell(report, ReportKind::kNotStarted, static_cast<std::uint32_t>(errno));
+    _exit(126);
+  }
+  // The report pipe moves to 3 and everything above goes, but for a shell's own two.
+  int last = report;
+  if (report != 3) {
+    if (dup2(report, 3) < 0) {
+      tell(report, ReportKind::kNotStarted, static_cast<std::uint32_t>(errno));
+      _exit(126);
+    }
+    fcntl(3, F_SETFD, FD_CLOEXEC);
+    last = 3;
+  }
+  if (io.control < 0) {
+    close_from(4);
+  } else {
+    for (int fd = 4; fd < kShellControl; ++fd) {
+      close(fd);
+    }
+    close_from(kShellDirectory + 1);
+  }
+  int error = execute(arguments, environment);
+  tell(last, ReportKind::kNotStarted, static_cast<std::uint32_t>(error));
+  _exit(error == ENOENT ? 127 : 126);
+}
+
+namespace {
+
+// Above one command: starts it, tells how it ends, and stays as the reaper of what it left behind
+// until nothing is left.
+[[noreturn]] void run_minder(const protocol::Boot& boot, const Start& start, const ProgramIo& io,
+                             int report) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+  signal(SIGCHLD, SIG_DFL);
+  pid_t program = fork();
+  if (program == 0) {
+    run_program(boot, start, io, report);
+  }
+  if (program < 0) {
+    tell(report, ReportKind::kNotStarted, static_cast<std::uint32_t>(errno));
+    _exit(1);
+  }
+  Report started{ReportKind::kStarted, static_cast<std::uint32_t>(program),
+                 static_cast<std::uint32_t>(getpid())};
+  write_whole(report, {reinterpret_cast<const char*>(&started), sizeof started});
+  for (int fd : {io.input, io.output, io.error, io.control, io.directory}) {
+    if (fd >= 0) {
+      close(fd);
+    }
+  }
+  for (;;) {
+    int status = 0;
+    pid_t ended = waitpid(-1, &status, 0);
+    if (ended == program) {
+      tell(report, ReportKind::kEnded, static_cast<std::uint32_t>(status));
+      close(report);
+    } else if (ended < 0 && errno == ECHILD) {
+      _exit(0);
+    }
+  }
+}
+
+struct Request {
+  int descriptors[kMaxPassed];
+  int count = 0;
+};
+
+bool receive(int socket, Request& request) {
+  char byte = 0;
+  struct iovec data {&byte, 1};
+  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof request.descriptors)];
+  struct msghdr message {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t n;
+  do {
+    n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  } while (n < 0 && errno == EINTR);
+  struct cmsghdr* header = n == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
+    return false;
+  }
+  request.count = static_cast<int>((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+  memcpy(request.descriptors, CMSG_DATA(header),
+         static_cast<std::size_t>(request.count) * sizeof(int));
+  return request.count >= 5;
+}
+
+void serve_request(const protocol::Boot& boot, int socket, const Request& request) {
+  const int* fds = request.descriptors;
+  int report = fds[1];
+  struct stat info {};
+  fstat(fds[0], &info);
+  std::size_t size = static_cast<std::size_t>(info.st_size);
+  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fds[0], 0);
+  Start start;
+  if (data == MAP_FAILED ||
+      !protocol::parse_start({static_cast<const char*>(data), size}, start)) {
+    tell(report, ReportKind::kNotStarted, EBADMSG);
+  } else {
+    pid_t minder = fork();
+    if (minder == 0) {
+      close(socket);
+      close(fds[0]);
+      ProgramIo io{fds[2], fds[3], fds[4], request.count > 5 ? fds[5] : -1,
+                   request.count > 6 ? fds[6] : -1};
+      run_minder(boot, start, io, report);
+    }
+    if (minder < 0) {
+      tell(report, ReportKind::kNotStarted, static_cast<std::uint32_t>(errno));
+    }
+  }
+  if (data != MAP_FAILED) {
+    munmap(data, size);
+  }
+}
+
+}  // namespace
+
+[[noreturn]] void run_spawner(const protocol::Boot& boot, int socket) {
+  signal(SIGCHLD, SIG_IGN);  // minders are reaped by the kernel
+  Request request;
+  while (receive(socket, request)) {
+    serve_request(boot, socket, request);
+    for (int i = 0; i < request.count; ++i) {
+      close(request.descriptors[i]);
+    }
+  }
+  _exit(0);
+}
+
+int ask_spawner(int socket, std::string_view payload, const ProgramIo& io, int report) {
+  int memory = memfd_create("start", MFD_CLOEXEC);
+  if (memory < 0) {
+    return -errno;
+  }
+  if (!write_whole(memory, payload)) {
+    int reason = -errno;
+    close(memory);
+    return reason;
+  }
+  int fds[kMaxPassed] = {memory, report, io.input, io.output, io.error, io.control, io.directory};
+  std::size_t count = io.control < 0 ? 5 : 7;
+  char byte = 0;
+  struct iovec data {&byte, 1};
+  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof fds)] = {};
+  struct msghdr message {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = static_cast<socklen_t>(CMSG_SPACE(count * sizeof(int)));
+  struct cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = static_cast<socklen_t>(CMSG_LEN(count * sizeof(int)));
+  memcpy(CMSG_DATA(header), fds, count * sizeof(int));
+  ssize_t n = sendmsg(socket, &message, MSG_NOSIGNAL);
+  int result = n < 0 ? -errno : 0;
+  close(memory);
+  return result;
+}
+
+}  // namespace carrel::guest

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace carrel::guest {
+
+// The newest bytes of a stream, with offsets from its beginning. Memory is taken when the first
+// byte comes and given back by reset().
+class Ring {
+ public:
+  static constexpr std::size_t kCapacity = 256U << 10;
+
+  [[nodiscard]] std::uint64_t end() const { return end_; }
+  [[nodiscard]] std::uint64_t start() const { return end_ < kCapacity ? 0 : end_ - kCapacity; }
+
+  // How many bytes fit without dropping anything at or after `keep`.
+  [[nodiscard]] std::size_t room(std::uint64_t keep) const {
+    return kCapacity - static_cast<std::size_t>(end_ - keep);
+  }
+
+  // A contiguous place for up to `wanted` new bytes; empty when there is no memory.
+  char* place(std::size_t wanted, std::size_t& size) {
+    size = 0;
+    if (data_ == nullptr) {
+      void* memory = mmap(nullptr, kCapacity, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (memory == MAP_FAILED) {
+        return nullptr;
+      }
+      data_ = static_cast<char*>(memory);
+    }
+    std::size_t at = static_cast<std::size_t>(end_ % kCapacity);
+    size = kCapacity - at < wanted ? kCapacity - at : wanted;
+    return data_ + at;
+  }
+  void added(std::size_t size) { end_ += size; }
+
+  // The bytes from `offset` on that lie together; at most `limit`. `offset` is not before start().
+  [[nodiscard]] std::string_view from(std::uint64_t offset, std::size_t limit) const {
+    std::size_t at = static_cast<std::size_t>(offset % kCapacity);
+    std::size_t size = static_cast<std::size_t>(end_ - offset);
+    size = size < kCapacity - at ? size : kCapacity - at;
+    return {data_ + at, size < limit ? size : limit};
+  }
+
+  void reset() {
+    if (data_ != nullptr) {
+      munmap(data_, kCapacity);
+    }
+    data_ = nullptr;
+    end_ = 0;
+  }
+
+ private:
+  char* data_ = nullptr;
+  std::uint64_t end_ = 0;
+};
+
+}  // namespace carrel::guest

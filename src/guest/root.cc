@@ -1,0 +1,497 @@
+#include "guest/root.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "guest/runtime.h"
+#include "kernel/uapi/mount.h"
+
+namespace carrel::guest {
+
+namespace {
+
+using namespace kernel::uapi;
+using protocol::MountStep;
+using protocol::StepKind;
+
+constexpr unsigned kCloneTree = 1;  // OPEN_TREE_CLONE
+constexpr unsigned kNoFollow = 0x100;
+
+class RootBuilder {
+ public:
+  RootBuilder(const protocol::Boot& boot, BuiltRoot& built, Failure& failure)
+      : boot_(boot), built_(built), failure_(failure) {}
+
+  bool run() {
+    MountAttributes request{};
+    request.propagation = kPropagationPrivate;
+    // CRITICAL: without this, mounts made here would appear on the host.
+    if (syscall(kMountSetattr, AT_FDCWD, "/", kAtRecursive, &request, sizeof request) != 0) {
+      return failure_.at("make the mount tree private", "/", -errno);
+    }
+    null_ = open("/dev/null", O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (null_ < 0 || !is_device(null_, makedev(1, 3))) {
+      return failure_.at("open", "/dev/null", null_ < 0 ? -errno : -ENODEV);
+    }
+    // The root is attached last of the staged mounts: what is mounted on top of it would stay
+    // reachable as "/..".
+    if (!follow_plan(Pass::kTmpfs)) {
+      return false;
+    }
+    root_ = make_tmpfs("4m", "4096", "0755");
+    if (root_ < 0) {
+      return failure_.at("mount a tmpfs for the root on", boot_.staging, root_);
+    }
+    if (!follow_plan(Pass::kRest)) {
+      return false;
+    }
+    return enter();
+  }
+
+ private:
+  enum class Pass { kTmpfs, kRest };
+
+  bool follow_plan(Pass pass) {
+    protocol::Reader plan(
+        {reinterpret_cast<const unsigned char*>(boot_.plan.data()), boot_.plan.size()});
+    MountStep step;
+    while (protocol::parse_step(plan, step)) {
+      if ((step.kind == StepKind::kTmpfs) == (pass == Pass::kTmpfs) && !take(step)) {
+        return false;
+      }
+    }
+    return plan.ok() || failure_.at("read the mount plan", "", -EBADMSG);
+  }
+
+  static bool is_device(int fd, dev_t number) {
+    struct stat info {};
+    return fstat(fd, &info) == 0 && S_ISCHR(info.st_mode) && info.st_rdev == number;
+  }
+
+  // A new tmpfs. It is attached on top of the staging directory, because only an attached mount
+  // can be cloned from; what is left there goes away with the host's tree.
+  int make_tmpfs(const char* size, const char* inodes, const char* mode) {
+    int context = fs_open("tmpfs");
+    if (context < 0) {
+      return context;
+    }
+    int result = fs_set(context, "size", size);
+    result = result < 0 ? result : fs_set(context, "nr_inodes", inodes);
+    result = result < 0 ? result : fs_set(context, "mode", mode);
+    result = result < 0 ? result : fs_create(context);
+    int mount = result < 0 ? result : fs_mount(context, kAttrNoSuid | kAttrNoDev);
+    close(context);
+    if (mount < 0) {
+      return mount;
+    }
+    Path staging;
+    staging.add(boot_.staging);
+    int target = open(staging.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (target < 0) {
+      return -errno;
+    }
+    result = move_mount(mount, target);
+    close(target);
+    return result < 0 ? result : mount;
+  }
+
+  // The directory that holds the last name of `path_`, opened without following a link: an image
+  // can hold links to anywhere. Sets `leaf_`.
+  int open_parent() {
+    std::string_view path = path_.view();
+    std::size_t slash = path.rfind('/');
+    leaf_ = path_.c_str() + (slash == std::string_view::npos ? 0 : slash + 1);
+    Path parent;
+    parent.add(slash == std::string_view::npos ? std::string_view(".") : path.substr(0, slash));
+    return open_beneath(root_, parent.c_str(), O_PATH | O_DIRECTORY);
+  }
+
+  // Makes a directory, or keeps the one that is there.
+  int make_directory(mode_t mode) {
+    int parent = open_parent();
+    if (parent < 0) {
+      return parent;
+    }
+    int result = mkdirat(parent, leaf_, mode) == 0 || errno == EEXIST ? 0 : -errno;
+    close(parent);
+    return result;
+  }
+
+  // Makes a new file in the place of whatever had the name, and opens it for writing.
+  int make_empty_file(mode_t mode) {
+    int parent = open_parent();
+    if (parent < 0) {
+      return parent;
+    }
+    unlinkat(parent, leaf_, 0);
+    int fd = openat(parent, leaf_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    int result = fd < 0 ? -errno : fd;
+    close(parent);
+    return result;
+  }
+
+  int make_link(const char* target) {
+    int parent = open_parent();
+    if (parent < 0) {
+      return parent;
+    }
+    unlinkat(parent, leaf_, 0);
+    int result = symlinkat(target, parent, leaf_) == 0 ? 0 : -errno;
+    close(parent);
+    return result;
+  }
+
+  bool take(const MountStep& step) {
+    path_ = Path();
+    path_.add(step.path);
+    source_ = Path();
+    switch (step.kind) {
+      case StepKind::kDirectory: {
+        int result = make_directory(step.mode);
+        return result >= 0 || failure_.at("make directory", step.path, result);
+      }
+      case StepKind::kLink: {
+        source_.add(step.source);
+        int result = make_link(source_.c_str());
+        return result >= 0 || failure_.at("make link", step.path, result);
+      }
+      case StepKind::kFile:
+        return make_file(step);
+      case StepKind::kTmpfs: {
+        Text<24> size;
+        Text<24> count;
+        size.add_number(step.size);
+        count.add_number(step.count);
+        int mount = make_tmpfs(size.c_str(), count.c_str(), "0755");
+        built_.tmpfs[step.slot] = mount;
+        return mount >= 0 || failure_.at("mount a tmpfs for", step.path, mount);
+      }
+      case StepKind::kSubdirectory:
+        source_.add(step.source);
+        if (mkdirat(built_.tmpfs[step.slot], source_.c_str(), 0700) != 0 ||
+            fchmodat(built_.tmpfs[step.slot], source_.c_str(), step.mode, 0) != 0) {
+          return failure_.at("make directory", step.source, -errno);
+        }
+        return true;
+      case StepKind::kAttach:
+        source_.add(step.source);
+        return attach(step, open_tree(built_.tmpfs[step.slot], source_.c_str(), kCloneTree),
+                      attributes(step) | kAttrNoDev);
+      case StepKind::kBind:
+        return bind(step);
+      case StepKind::kDevice:
+        return bind_device(step);
+      case StepKind::kProc:
+        return mount_proc(step);
+      case StepKind::kDevpts:
+        return mount_devpts(step);
+      case StepKind::kMask:
+        return mask(step);
+      case StepKind::kReadOnly:
+        return make_read_only(step);
+      case StepKind::kOverlay:
+        return mount_overlay(step);
+      case StepKind::kSealRoot: {
+        int result = mount_set(root_, kAttrReadOnly, 0);
+        return result >= 0 || failure_.at("make read-only", "/", result);
+      }
+      case StepKind::kReplace:
+        return replace_file(step);
+    }
+    return failure_.at("read the mount plan", step.path, -EBADMSG);
+  }
+
+  static std::uint64_t attributes(const MountStep& step) {
+    std::uint64_t set = kAttrNoSuid;
+    if ((step.flags & protocol::kStepReadOnly) != 0) {
+      set |= kAttrReadOnly;
+    }
+    if ((step.flags & protocol::kStepNoExec) != 0) {
+      set |= kAttrNoExec;
+    }
+    return set;
+  }
+
+  // Sets the attributes while the mount is still detached, then puts it at the step's path.
+  bool attach(const MountStep& step, int mount, std::uint64_t set) {
+    if (mount < 0) {
+      return failure_.at("take", step.source.empty() ? step.path : step.source, mount);
+    }
+    int result = mount_set(mount, set, kAtRecursive);
+    if (result < 0) {
+      close(mount);
+      return failure_.at("protect the mount at", step.path, result);
+    }
+    int target = open_beneath(root_, path_.c_str(), O_PATH);
+    result = target < 0 ? target : move_mount(mount, target);
+    close(mount);
+    if (target >= 0) {
+      close(target);
+    }
+    return result >= 0 || failure_.at("mount at", step.path, result);
+  }
+
+  bool make_file(const MountStep& step) {
+    int fd = make_empty_file(step.mode);
+    if (fd < 0) {
+      return failure_.at("make file", step.path, fd);
+    }
+    bool written = write_whole(fd, step.source);
+    int reason = -errno;
+    close(fd);
+    return written || failure_.at("write file", step.path, reason);
+  }
+
+  bool bind(const MountStep& step) {
+    source_.add(step.source);
+    int mount = open_tree(AT_FDCWD, source_.c_str(), kCloneTree | kNoFollow | kAtRecursive);
+    if (mount == -ENOENT && (step.flags & protocol::kStepOptional) != 0) {
+      return true;
+    }
+    if (!make_target(step)) {
+      return false;
+    }
+    return attach(step, mount, attributes(step) | kAttrNoDev);
+  }
+
+  bool make_target(const MountStep& step) {
+    int result;
+    if ((step.flags & protocol::kStepIsFile) != 0) {
+      result = make_empty_file(0644);
+      if (result >= 0) {
+        close(result);
+      }
+    } else {
+      result = make_directory(0755);
+    }
+    return result >= 0 || failure_.at("make mount point", step.path, result);
+  }
+
+  // CRITICAL: the node is checked on the descriptor that is mounted, so a planted file or another
+  // device cannot take its place.
+  bool bind_device(const MountStep& step) {
+    source_.add(step.source);
+    int mount = open_tree(AT_FDCWD, source_.c_str(), kCloneTree | kNoFollow);
+    if (mount >= 0 && !is_device(mount, static_cast<dev_t>(step.size))) {
+      close(mount);
+      return failure_.at("check device", step.source, -ENODEV);
+    }
+    return make_target(step) && attach(step, mount, attributes(step));
+  }
+
+  bool mount_proc(const MountStep& step) {
+    int context = fs_open("proc");
+    int result = context < 0 ? context : fs_create(context);
+    int mount = result < 0 ? result : fs_mount(context, kAttrNoSuid | kAttrNoDev | kAttrNoExec);
+    if (context >= 0) {
+      close(context);
+    }
+    if (mount < 0) {
+      return failure_.at("mount proc at", step.path, mount);
+    }
+    built_.proc_sys_user = openat(mount, "sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return make_target(step) && attach(step, mount, kAttrNoSuid | kAttrNoDev | kAttrNoExec);
+  }
+
+  bool mount_devpts(const MountStep& step) {
+    int context = fs_open("devpts");
+    int result = context < 0 ? context : fs_set(context, "ptmxmode", "0666");
+    result = result < 0 ? result : fs_set(context, "mode", "0620");
+    result = result < 0 ? result : fs_create(context);
+    int mount = result < 0 ? result : fs_mount(context, kAttrNoSuid | kAttrNoExec);
+    if (context >= 0) {
+      close(context);
+    }
+    if (mount < 0) {
+      return failure_.at("mount devpts at", step.path, mount);
+    }
+    return make_target(step) && attach(step, mount, kAttrNoSuid | kAttrNoExec);
+  }
+
+  // The text lives in a file of the tmpfs in `slot` that is reachable only through this mount.
+  bool replace_file(const MountStep& step) {
+    if ((step.flags & protocol::kStepIsFile) != 0 && !make_target(step)) {
+      return false;
+    }
+    int target = open_beneath(root_, path_.c_str(), O_PATH);
+    if (target == -ENOENT) {
+      return true;
+    }
+    if (target < 0) {
+      return failure_.at("open", step.path, target);
+    }
+    int slot = built_.tmpfs[step.slot];
+    Text<32> name;
+    name.add("text").add_number(texts_++);
+    int file = openat(slot, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    bool written = file >= 0 && write_whole(file, step.source);
+    int result = written ? 0 : -errno;
+    if (file >= 0) {
+      close(file);
+    }
+    int cover = result < 0 ? result : open_tree(slot, name.c_str(), kCloneTree);
+    result = cover < 0 ? cover
+                       : mount_set(cover, kAttrReadOnly | kAttrNoSuid | kAttrNoExec | kAttrNoDev, 0);
+    result = result < 0 ? result : move_mount(cover, target);
+    if (cover >= 0) {
+      close(cover);
+    }
+    close(target);
+    return result >= 0 || failure_.at("replace", step.path, result);
+  }
+
+  bool mask(const MountStep& step) {
+    int target = open_beneath(root_, path_.c_str(), O_PATH);
+    if (target == -ENOENT) {
+      return true;
+    }
+    struct stat info {};
+    if (target < 0 || fstat(target, &info) != 0) {
+      return failure_.at("open", step.path, target < 0 ? target : -errno);
+    }
+    int cover;
+    if (S_ISDIR(info.st_mode)) {
+      source_.add(step.source);
+      cover = open_tree(built_.tmpfs[step.slot], source_.c_str(), kCloneTree);
+    } else {
+      cover = open_tree(null_, "", kCloneTree | kAtEmptyPath);
+    }
+    int result = cover < 0 ? cover : mount_set(cover, kAttrReadOnly | kAttrNoSuid | kAttrNoExec, 0);
+    result = result < 0 ? result : move_mount(cover, target);
+    if (cover >= 0) {
+      close(cover);
+    }
+    close(target);
+    return result >= 0 || failure_.at("hide", step.path, result);
+  }
+
+  bool make_read_only(const MountStep& step) {
+    int target = open_beneath(root_, path_.c_str(), O_PATH);
+    if (target == -ENOENT) {
+      return true;
+    }
+    int mount = target < 0 ? target : open_tree(target, "", kCloneTree | kAtEmptyPath | kAtRecursive);
+    int result = mount < 0 ? mount : mount_set(mount, kAttrReadOnly, kAtRecursive);
+    result = result < 0 ? result : move_mount(mount, target);
+    if (mount >= 0) {
+      close(mount);
+    }
+    if (target >= 0) {
+      close(target);
+    }
+    return result >= 0 || failure_.at("make read-only", step.path, result);
+  }
+
+  bool mount_overlay(const MountStep& step) {
+    // The layers are named through descriptors, so no byte of a path can be read as an option.
+    int slot = built_.tmpfs[step.slot];
+    source_.add(step.source);
+    int lower = open(source_.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (lower < 0) {
+      return failure_.at("open", step.source, -errno);
+    }
+    Text<24> upper_name;
+    upper_name.add("upper").add_number(overlays_);
+    Text<24> work_name;
+    work_name.add("work").add_number(overlays_);
+    ++overlays_;
+    if (mkdirat(slot, upper_name.c_str(), 0755) != 0 || mkdirat(slot, work_name.c_str(), 0700) != 0) {
+      return failure_.at("make the overlay's directories for", step.path, -errno);
+    }
+    int upper = openat(slot, upper_name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int work = openat(slot, work_name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    Text<40> lower_path;
+    lower_path.add("/proc/self/fd/").add_number(static_cast<std::uint64_t>(lower));
+    Text<40> upper_path;
+    upper_path.add("/proc/self/fd/").add_number(static_cast<std::uint64_t>(upper));
+    Text<40> work_path;
+    work_path.add("/proc/self/fd/").add_number(static_cast<std::uint64_t>(work));
+    int context = fs_open("overlay");
+    int result = context < 0 ? context : fs_set(context, "lowerdir", lower_path.c_str());
+    result = result < 0 ? result : fs_set(context, "upperdir", upper_path.c_str());
+    result = result < 0 ? result : fs_set(context, "workdir", work_path.c_str());
+    result = result < 0 ? result : fs_set(context, "userxattr", nullptr);
+    result = result < 0 ? result : fs_set(context, "index", "off");
+    result = result < 0 ? result : fs_set(context, "metacopy", "off");
+    result = result < 0 ? result : fs_create(context);
+    int mount = result < 0 ? result : fs_mount(context, kAttrNoSuid | kAttrNoDev);
+    close(lower);
+    close(upper);
+    close(work);
+    if (context >= 0) {
+      close(context);
+    }
+    if (mount < 0) {
+      return failure_.at("mount an overlay of", step.source, mount);
+    }
+    if (step.path.empty()) {  // the root itself
+      return replace_root(step, mount);
+    }
+    return make_target(step) && attach(step, mount, attributes(step) | kAttrNoDev);
+  }
+
+  // From here on the plan builds on `mount` instead of on the empty tmpfs.
+  bool replace_root(const MountStep& step, int mount) {
+    Path staging;
+    staging.add(boot_.staging);
+    int target = open(staging.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int result = target < 0 ? -errno : move_mount(mount, target);
+    if (target >= 0) {
+      close(target);
+    }
+    if (result < 0) {
+      return failure_.at("mount the image", step.source, result);
+    }
+    close(root_);
+    root_ = mount;
+    return true;
+  }
+
+  // CRITICAL: after this the host's tree is out of reach: the old root is detached as a whole, and
+  // "/" has nothing above it.
+  bool enter() {
+    if (fchdir(root_) != 0 || syscall(SYS_pivot_root, ".", ".") != 0) {
+      return failure_.at("move into", "the new root", -errno);
+    }
+    if (umount2(".", MNT_DETACH) != 0) {
+      return failure_.at("detach", "the host's tree", -errno);
+    }
+    if (chdir("/") != 0) {
+      return failure_.at("change to", "/", -errno);
+    }
+    struct stat here {};
+    struct stat above {};
+    if (stat("/", &here) != 0 || stat("/..", &above) != 0 || here.st_ino != above.st_ino ||
+        here.st_dev != above.st_dev) {
+      return failure_.at("check", "the new root", -EXDEV);
+    }
+    close(null_);
+    close(root_);
+    return true;
+  }
+
+  const protocol::Boot& boot_;
+  BuiltRoot& built_;
+  Failure& failure_;
+  Path path_;
+  Path source_;
+  const char* leaf_ = nullptr;
+  int root_ = -1;
+  int null_ = -1;
+  unsigned overlays_ = 0;
+  unsigned texts_ = 0;
+};
+
+}  // namespace
+
+bool build_root(const protocol::Boot& boot, BuiltRoot& built, Failure& failure) {
+  RootBuilder builder(boot, built, failure);
+  return builder.run();
+}
+
+}  // namespace carrel::guest

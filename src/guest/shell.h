@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "guest/state.h"
+
+// The long-lived shells: one bash per session. A command's text is a file that the shell reads as
+// data; its outputs are fresh pipes; its status comes back with a nonce on a descriptor that the
+// command's children do not have; its directory is read from /proc. See docs/decisions/0004.
+namespace carrel::guest {
+
+// Queues a command on the session named in `start`, or refuses it (kNoShell, kTooMany).
+bool start_in_shell(Guest& guest, std::uint32_t index, const protocol::Start& start,
+                    protocol::Refusal& refusal, int& error_number);
+
+void on_shell_report(Guest& guest, std::uint32_t shell);
+void on_shell_control(Guest& guest, std::uint32_t shell);
+
+// Takes a command that still waits for its shell out of the queue; false when it is not waiting.
+bool forget_queued(Guest& guest, std::uint32_t index);
+
+}  // namespace carrel::guest

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "guest/client.h"
+#include "guest/poller.h"
+#include "guest/ring.h"
+#include "guest/root.h"
+#include "protocol/boot.h"
+#include "protocol/message.h"
+
+// Everything that a running guest knows. Tables of fixed size, so that nothing that the workload
+// or a client does can make it grow.
+namespace carrel::guest {
+
+inline constexpr std::uint32_t kNone = ~0U;
+inline constexpr std::uint32_t kMaxClients = 32;
+inline constexpr std::uint32_t kMaxCommands = 48;
+inline constexpr std::uint32_t kMaxShells = 16;
+
+// One output of a command: the pipe, the ring behind it, and how far its client has read.
+struct OutputStream {
+  int fd = -1;
+  bool armed = false;          // epoll reports it
+  std::uint64_t drain = 0;     // bytes that were in the pipe when the command ended
+  std::uint64_t cursor = 0;    // the client has got everything before this
+  Ring ring;
+};
+
+enum class CommandState : std::uint8_t {
+  kFree,
+  kQueued,    // waits for its shell
+  kRunning,
+  kDraining,  // ended; its output is still on the way
+  kFinished,  // known to anybody who asks, until the slot is needed
+};
+
+struct Command {
+  CommandState state = CommandState::kFree;
+  std::uint64_t id = 0;
+  protocol::StartKind kind = protocol::StartKind::kExec;
+  std::uint32_t flags = 0;
+  std::uint32_t client = kNone;
+  std::uint32_t channel = 0;
+  std::uint32_t shell = kNone;
+  std::uint64_t timeout_us = 0;
+  std::uint64_t started_us = 0;
+  std::uint64_t started_wall_ms = 0;
+  std::uint64_t started_ticks = 0;
+  std::uint64_t deadline_us = 0;  // 0: none any more
+  pid_t minder = 0;               // long-lived: the process above it
+  pid_t program = 0;
+  int report = -1;
+  int input = -1;
+  int input_reader = -1;          // shell: keeps the fifo open until the shell has opened it
+  bool input_closing = false;     // close after what is pending
+  bool follow_sent = false;       // its kExit went to the client
+  std::uint64_t input_taken = 0;  // stdin bytes that the program can read or never will
+  char* pending = nullptr;        // stdin bytes that did not fit in the pipe
+  std::size_t pending_size = 0;
+  std::size_t pending_start = 0;
+  char* text = nullptr;           // shell: the command, while it waits
+  std::size_t text_size = 0;
+  char title[81] = {};
+  std::array<OutputStream, 2> output;
+  protocol::Exit end;
+  char* cwd = nullptr;            // shell: its directory afterwards
+};
+
+enum class ShellState : std::uint8_t { kFree, kStarting, kIdle, kBusy };
+
+struct Shell {
+  ShellState state = ShellState::kFree;
+  char name[protocol::kMaxName + 1] = {};
+  pid_t minder = 0;
+  pid_t pid = 0;
+  int report = -1;
+  int control = -1;
+  int directory = -1;
+  std::uint32_t command = kNone;
+  bool restarted = false;      // the next command is the first of a fresh shell after another's end
+  std::uint32_t last_status = 0;
+  char nonce[17] = {};
+  char line[256] = {};         // what came on the control descriptor and is not a whole line yet
+  std::size_t line_size = 0;
+  bool reported = false;       // the current command's status is known
+};
+
+struct Guest {
+  protocol::Boot boot;
+  BuiltRoot root;
+  Poller poller;
+  int listener = -1;
+  int signals = -1;
+  int ruleset = -1;
+  int spawner = -1;
+  std::array<int, protocol::kMaxBootDescriptors> join{};
+  std::uint32_t join_count = 0;
+  std::uint64_t next_id = 1;
+  std::uint64_t lease_deadline_us = 0;
+  std::uint64_t shutdown_deadline_us = 0;
+  std::array<Client, kMaxClients> clients;
+  std::array<Command, kMaxCommands> commands;
+  std::array<Shell, kMaxShells> shells;
+
+  [[nodiscard]] bool one_shot() const { return (boot.flags & protocol::kBootOneShot) != 0; }
+};
+
+}  // namespace carrel::guest

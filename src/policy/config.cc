@@ -1,0 +1,295 @@
+#include "policy/config.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "policy/checked_toml.h"
+#include "policy/given.h"
+#include "policy/suggest.h"
+
+namespace carrel::policy {
+namespace {
+
+// Together with TOML_MAX_NESTED_VALUES this bounds how deep a document can nest: each dot of a key
+// is a table, and the parser's tables are destroyed recursively.
+constexpr std::ptrdiff_t kMostDotsInALine = 256;
+
+// Where in the file an error is.
+struct Place {
+  std::string_view path;
+  std::uint64_t line = 0;
+};
+
+Error at_place(const Place& place, Error error) {
+  const std::string line = place.line == 0 ? "" : concat({":", std::to_string(place.line)});
+  error.message = concat({printable(place.path), line, ": ", error.message});
+  return error;
+}
+
+Error config_error(const Place& place, std::string message) {
+  return at_place(place, Error{Code::kInvalid, 0, std::move(message), {}});
+}
+
+std::string_view type_name(toml::node_type type) {
+  switch (type) {
+    case toml::node_type::table:
+      return "a table";
+    case toml::node_type::array:
+      return "an array";
+    case toml::node_type::string:
+      return "a string";
+    case toml::node_type::integer:
+      return "a whole number";
+    case toml::node_type::floating_point:
+      return "a number with a fraction";
+    case toml::node_type::boolean:
+      return "a boolean";
+    case toml::node_type::date:
+      return "a date";
+    case toml::node_type::time:
+      return "a time";
+    case toml::node_type::date_time:
+      return "a date";
+    case toml::node_type::none:
+      break;
+  }
+  return "nothing";
+}
+
+std::string_view wanted_types(ValueKind kind) {
+  switch (kind) {
+    case ValueKind::kSize:
+      return "a string like \"512m\" or a whole number of bytes";
+    case ValueKind::kDuration:
+      return "a number of seconds or a string like \"2m\"";
+    case ValueKind::kCores:
+      return "a number";
+    case ValueKind::kCount:
+      return "a whole number";
+    case ValueKind::kFlag:
+      return "true or false";
+    case ValueKind::kWords:
+      return "an array of strings";
+    case ValueKind::kVariables:
+      return "a table of strings or an array of \"NAME=VALUE\"";
+    case ValueKind::kText:
+      break;
+  }
+  return "a string";
+}
+
+std::string number_text(double number) {
+  std::array<char, 400> buffer{};
+  const auto end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), number, std::chars_format::fixed);
+  return std::string(buffer.data(), end.ptr);
+}
+
+// The one value of a node as text, if its type is one that the kind takes.
+bool scalar_text(const toml::node& node, ValueKind kind, std::string& text) {
+  const bool takes_string = kind == ValueKind::kText || kind == ValueKind::kSize ||
+                            kind == ValueKind::kDuration || kind == ValueKind::kWords;
+  const bool takes_whole = kind == ValueKind::kSize || kind == ValueKind::kDuration ||
+                           kind == ValueKind::kCores || kind == ValueKind::kCount;
+  const bool takes_fraction = kind == ValueKind::kDuration || kind == ValueKind::kCores;
+  if (const auto* string = node.as_string(); string != nullptr && takes_string) {
+    text = string->get();
+  } else if (const auto* whole = node.as_integer(); whole != nullptr && takes_whole) {
+    text = std::to_string(whole->get());
+  } else if (const auto* real = node.as_floating_point(); real != nullptr && takes_fraction) {
+    text = number_text(real->get());
+  } else if (const auto* flag = node.as_boolean(); flag != nullptr && kind == ValueKind::kFlag) {
+    text = flag->get() ? "true" : "false";
+  } else {
+    return false;
+  }
+  return true;
+}
+
+class Reader {
+ public:
+  explicit Reader(std::string_view path) : path_(path) {}
+
+  Result<Config> read(const toml::table& document) {
+    Config config;
+    CARREL_TRY(read_table(document, config.common, &config));
+    if (const toml::node* sandbox = document.get("sandbox"); sandbox != nullptr) {
+      CARREL_TRY(read_table(*sandbox->as_table(), config.common, nullptr));
+    }
+    for (auto [name, target] :
+         {std::pair{"run", &config.run}, std::pair{"create", &config.create}}) {
+      if (const toml::node* section = document.get(name); section != nullptr) {
+        given_.clear();
+        CARREL_TRY(read_table(*section->as_table(), *target, nullptr));
+      }
+    }
+    return config;
+  }
+
+ private:
+  [[nodiscard]] Place place(const toml::source_region& source) const {
+    return {path_, source.begin.line};
+  }
+
+  static bool is_section(std::string_view key) {
+    return key == "sandbox" || key == "run" || key == "create";
+  }
+
+  // `document` is set for the top of the file, where the sections are keys too.
+  Status read_table(const toml::table& table, std::vector<Assignment>& target,
+                    const Config* document) {
+    for (const auto& [key, node] : table) {
+      if (document != nullptr && is_section(key.str())) {
+        if (!node.is_table()) {
+          return config_error(
+              place(key.source()),
+              concat({quote(key.str()), " must be a table, not ", type_name(node.type())}));
+        }
+        continue;
+      }
+      CARREL_TRY(read_key(key, node, target, document));
+    }
+    return {};
+  }
+
+  Status read_key(const toml::key& key, const toml::node& node, std::vector<Assignment>& target,
+                  const Config* document) {
+    const Setting* setting = find_setting(key.str());
+    if (setting == nullptr) {
+      return unknown_key(key, document);
+    }
+    const auto known = std::find(given_.begin(), given_.end(), setting);
+    if (known != given_.end() && !setting->repeats()) {
+      return config_error(place(key.source()),
+                          concat({quote(key.str()), " is given twice: it sets ",
+                                  key_name(setting->name), " again"}));
+    }
+    given_.push_back(setting);
+    std::string text;
+    if (scalar_text(node, setting->kind, text)) {
+      return assign(place(node.source()), *setting, key.str(), std::move(text), target);
+    }
+    if (const toml::array* array = node.as_array(); array != nullptr && setting->repeats()) {
+      return read_array(key, *array, *setting, target);
+    }
+    if (const toml::table* variables = node.as_table();
+        variables != nullptr && setting->kind == ValueKind::kVariables) {
+      return read_variables(key, *variables, *setting, target);
+    }
+    return wrong_type(place(node.source()), key.str(), *setting, node.type());
+  }
+
+  Status read_array(const toml::key& key, const toml::array& array, const Setting& setting,
+                    std::vector<Assignment>& target) {
+    for (const toml::node& element : array) {
+      const auto* string = element.as_string();
+      if (string == nullptr) {
+        return wrong_type(place(element.source()), key.str(), setting, element.type());
+      }
+      CARREL_TRY(assign(place(element.source()), setting, key.str(), string->get(), target));
+    }
+    return {};
+  }
+
+  Status read_variables(const toml::key& key, const toml::table& table, const Setting& setting,
+                        std::vector<Assignment>& target) {
+    for (const auto& [name, node] : table) {
+      const auto* string = node.as_string();
+      if (string == nullptr) {
+        return config_error(place(node.source()),
+                            concat({key.str(), ".", printable(name.str(), 60),
+                                    " must be a string, not ", type_name(node.type())}));
+      }
+      if (name.str().find('=') != std::string_view::npos) {
+        return config_error(place(name.source()), concat({key.str(), ": ", quote(name.str()),
+                                                          " is not a name for a variable"}));
+      }
+      CARREL_TRY(assign(place(node.source()), setting, key.str(),
+                        concat({name.str(), "=", string->get()}), target));
+    }
+    return {};
+  }
+
+  Status assign(const Place& where, const Setting& setting, std::string_view key, std::string text,
+                std::vector<Assignment>& target) {
+    Spec scratch;
+    if (Status status = setting.set(scratch, {key, text}); !status.ok()) {
+      return at_place(where, std::move(status.error()));
+    }
+    target.push_back({&setting, std::move(text)});
+    return {};
+  }
+
+  static Error wrong_type(const Place& where, std::string_view key, const Setting& setting,
+                          toml::node_type type) {
+    return config_error(where, concat({quote(key), " must be ", wanted_types(setting.kind),
+                                       ", not ", type_name(type)}));
+  }
+
+  [[nodiscard]] Error unknown_key(const toml::key& key, const Config* document) const {
+    std::vector<std::string> keys;
+    for (const Setting& setting : settings()) {
+      if (setting.offered != Offered::kNotBuilt) {
+        keys.push_back(key_name(setting.name));
+        keys.insert(keys.end(), setting.aliases.begin(), setting.aliases.end());
+      }
+    }
+    if (document != nullptr) {
+      keys.insert(keys.end(), {"sandbox", "run", "create"});
+    }
+    const std::vector<std::string_view> views(keys.begin(), keys.end());
+    const std::string question = did_you_mean(key.str(), views);
+    return config_error(place(key.source()), concat({"unknown key ", quote(key.str()),
+                                                     question.empty() ? "" : "; ", question}));
+  }
+
+  std::string_view path_;
+  std::vector<const Setting*> given_;  // in the tables that add up to one
+};
+
+Status check_text(std::string_view text, std::string_view path) {
+  if (text.size() > kLargestConfig) {
+    return config_error({path, 0}, "the file is larger than 64k");
+  }
+  std::uint64_t line = 1;
+  while (!text.empty()) {
+    const std::string_view row = text.substr(0, text.find('\n'));
+    if (std::count(row.begin(), row.end(), '.') > kMostDotsInALine) {
+      return config_error({path, line}, "more than 256 dots in one line");
+    }
+    text.remove_prefix(std::min(row.size() + 1, text.size()));
+    ++line;
+  }
+  return {};
+}
+
+Status apply(const std::vector<Assignment>& assignments, Spec& spec) {
+  for (const Assignment& assignment : assignments) {
+    CARREL_TRY(assignment.setting->set(spec, {assignment.setting->name, assignment.text}));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Config> parse_config(std::string_view text, std::string_view path) {
+  CARREL_TRY(check_text(text, path));
+  try {
+    return Reader(path).read(toml::parse(text));
+  } catch (const toml::parse_error& error) {
+    return config_error({path, error.source().begin.line}, printable(error.description()));
+  } catch (const BrokenExpectation&) {
+    return config_error({path, 0}, "not TOML: a bracket or brace is out of place");
+  }
+}
+
+Result<Spec> spec_from(const Config& config, Operation operation) {
+  Spec spec = default_spec(operation);
+  CARREL_TRY(apply(config.common, spec));
+  CARREL_TRY(apply(operation == Operation::kCreate ? config.create : config.run, spec));
+  return spec;
+}
+
+}  // namespace carrel::policy

@@ -1,0 +1,277 @@
+#include "policy/setters.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+
+#include "policy/names.h"
+#include "policy/size.h"
+#include "policy/suggest.h"
+#include "policy/validate.h"
+
+namespace carrel::policy::setters {
+namespace {
+
+struct ProtectionName {
+  std::string_view name;
+  Protection protection;
+};
+
+constexpr std::array kProtections = {
+    ProtectionName{"memory", Protection::kMemory},     ProtectionName{"cpu", Protection::kCpu},
+    ProtectionName{"pids", Protection::kPids},         ProtectionName{"disk", Protection::kDisk},
+    ProtectionName{"landlock", Protection::kLandlock},
+};
+constexpr std::array<std::string_view, 5> kProtectionNames = {"memory", "cpu", "pids", "disk",
+                                                              "landlock"};
+
+// The error for a word that is none of `words`: the nearest one, or all of them.
+Error unknown_word(const Given& given, std::string_view reason,
+                   std::span<const std::string_view> words) {
+  std::string hint = did_you_mean(given.text, words);
+  if (hint.empty()) {
+    hint = "one of ";
+    for (const std::string_view word : words) {
+      hint += word;
+      hint += word == words.back() ? "" : ", ";
+    }
+  }
+  return bad_value(given, reason, std::move(hint));
+}
+
+// The first word is built, the others are known and refused as not built, anything else is wrong.
+Status only_the_first(const Given& given, std::string_view kind,
+                      std::span<const std::string_view> words, std::string_view sentence) {
+  const auto found = std::find(words.begin(), words.end(), given.text);
+  if (found == words.end()) {
+    return unknown_word(given, concat({"unknown ", kind}), words);
+  }
+  if (found != words.begin()) {
+    return not_built(given, sentence);
+  }
+  return {};
+}
+
+Result<bool> parse_flag(const Given& given) {
+  if (given.text == "true") {
+    return true;
+  }
+  if (given.text == "false") {
+    return false;
+  }
+  return bad_value(given, "neither true nor false");
+}
+
+}  // namespace
+
+Status set_memory(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(const std::uint64_t bytes, parse_size(given));
+  CARREL_TRY(check_memory(given, bytes));
+  spec.limits.memory_bytes = bytes;
+  return {};
+}
+
+Status set_cpus(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(const std::uint32_t millis, parse_cpus(given));
+  CARREL_TRY(check_cpus(given, millis));
+  spec.limits.cpu_millis = millis;
+  return {};
+}
+
+Status set_pids(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(const std::uint64_t pids, parse_count(given, {kFewestPids, kMostPids}));
+  spec.limits.pids = static_cast<std::uint32_t>(pids);
+  return {};
+}
+
+Status set_timeout(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(const std::chrono::milliseconds timeout, parse_duration(given));
+  CARREL_TRY(check_timeout(given, timeout));
+  spec.limits.timeout = timeout;
+  return {};
+}
+
+Status set_disk(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(const std::uint64_t bytes, parse_size(given));
+  CARREL_TRY(check_storage(given, bytes));
+  spec.limits.disk_bytes = bytes;
+  return {};
+}
+
+Status set_tmp(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(const std::uint64_t bytes, parse_size(given));
+  CARREL_TRY(check_storage(given, bytes));
+  spec.limits.tmp_bytes = bytes;
+  return {};
+}
+
+Status set_env(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(EnvironmentVariable variable, parse_variable(given));
+  for (EnvironmentVariable& known : spec.environment) {
+    if (known.name == variable.name) {
+      known.value = std::move(variable.value);
+      return {};
+    }
+  }
+  spec.environment.push_back(std::move(variable));
+  return {};
+}
+
+Status set_workdir(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(spec.workdir, normalize_path(given));
+  return {};
+}
+
+Status set_image(Spec& spec, const Given& given) {
+  constexpr std::string_view kDirectory = "dir:";
+  if (given.text == "host") {
+    spec.image = "host";
+    return {};
+  }
+  if (given.text.starts_with(kDirectory)) {
+    CARREL_ASSIGN(const std::string path,
+                  normalize_path({given.name, given.text.substr(kDirectory.size())}));
+    spec.image = concat({kDirectory, path});
+    return {};
+  }
+  if (given.text.empty() || shape_of(given.text) != TextShape::kPlain) {
+    return bad_value(given, "not the name of an image", "host, or dir:/absolute/path");
+  }
+  return not_built(given, "an image is 'host' or 'dir:/absolute/path' in this version");
+}
+
+Status set_user(Spec& spec, const Given& given) {
+  CARREL_TRY(check_user_name(given));
+  if (given.text == "root") {
+    return not_built(given, "nothing in a sandbox runs as root in this version");
+  }
+  spec.user = given.text;
+  return {};
+}
+
+Status set_hostname(Spec& spec, const Given& given) {
+  CARREL_TRY(check_hostname(given));
+  spec.hostname = given.text;
+  return {};
+}
+
+Status set_writable_root(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(const bool writable, parse_flag(given));
+  spec.root_mode = writable ? RootMode::kThrowawayOverlay : RootMode::kReadOnly;
+  return {};
+}
+
+Status set_network(Spec& spec, const Given& given) {
+  constexpr std::array<std::string_view, 3> kWords = {"none", "allow", "full"};
+  const std::string_view word = given.text.starts_with("allow=") ? "allow" : given.text;
+  if (std::find(kWords.begin(), kWords.end(), word) == kWords.end()) {
+    return unknown_word(given, "unknown network policy", kWords);
+  }
+  if (word != "none") {
+    return not_built(given, "a sandbox has no network in this version");
+  }
+  spec.network = Network::kNone;
+  return {};
+}
+
+Status set_network_enabled(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(const bool enabled, parse_flag(given));
+  if (enabled) {
+    return not_built(given, "a sandbox has no network in this version");
+  }
+  spec.network = Network::kNone;
+  return {};
+}
+
+Status set_require(Spec& spec, const Given& given) {
+  std::vector<Protection> required = spec.required;
+  std::string_view rest = given.text;
+  for (;;) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view word = rest.substr(0, comma);
+    const auto found = std::find_if(kProtections.begin(), kProtections.end(),
+                                    [&](const ProtectionName& row) { return row.name == word; });
+    if (found == kProtections.end()) {
+      return unknown_word({given.name, word}, "not a protection", kProtectionNames);
+    }
+    if (std::find(required.begin(), required.end(), found->protection) == required.end()) {
+      required.push_back(found->protection);
+    }
+    if (comma == std::string_view::npos) {
+      break;
+    }
+    rest.remove_prefix(comma + 1);
+  }
+  spec.required = std::move(required);
+  return {};
+}
+
+Status set_cgroup_parent(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(spec.cgroup_parent, normalize_path(given));
+  return {};
+}
+
+Status set_backend(Spec&, const Given& given) {
+  constexpr std::array<std::string_view, 9> kWords = {
+      "native", "docker", "oci", "bubblewrap", "gvisor", "microvm", "kubernetes", "hosted", "wasm"};
+  return only_the_first(given, "backend", kWords, "the only backend in this version is 'native'");
+}
+
+Status set_isolation(Spec&, const Given& given) {
+  constexpr std::array<std::string_view, 3> kWords = {"namespace", "gvisor", "vm"};
+  return only_the_first(given, "isolation", kWords,
+                        "the only isolation in this version is 'namespace'");
+}
+
+Status set_use_sandbox(Spec&, const Given& given) {
+  CARREL_ASSIGN(const bool use, parse_flag(given));
+  if (!use) {
+    return not_built(given, "this version runs every command in a sandbox");
+  }
+  return {};
+}
+
+Status refuse_mount(Spec&, const Given& given) {
+  return not_built(given, "this version gives a sandbox no host directory");
+}
+
+Status refuse_paths(Spec&, const Given& given) {
+  return not_built(given, "this version gives a sandbox no host directory");
+}
+
+Status refuse_workspace(Spec&, const Given& given) {
+  CARREL_TRY(check_name(given));
+  return not_built(given, "a workspace lives and ends with its sandbox in this version");
+}
+
+Status refuse_tier(Spec&, const Given& given) {
+  constexpr std::array<std::string_view, 3> kWords = {"low", "medium", "high"};
+  if (std::find(kWords.begin(), kWords.end(), given.text) == kWords.end()) {
+    return unknown_word(given, "unknown tier", kWords);
+  }
+  return not_built(given, "there are no tiers in this version; set the limits one by one");
+}
+
+std::string get_env(const Spec& spec) {
+  std::string names;
+  for (const EnvironmentVariable& variable : spec.environment) {
+    names += names.empty() ? "" : ",";
+    names += variable.name;
+  }
+  return names;
+}
+
+std::string get_require(const Spec& spec) {
+  std::string names;
+  for (const ProtectionName& row : kProtections) {
+    if (std::find(spec.required.begin(), spec.required.end(), row.protection) !=
+        spec.required.end()) {
+      names += names.empty() ? "" : ",";
+      names += row.name;
+    }
+  }
+  return names;
+}
+
+}  // namespace carrel::policy::setters

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "policy/given.h"
+#include "policy/spec.h"
+
+// What each row of the table in settings.cc does with its value. A setter leaves the Spec as it was
+// when it refuses.
+namespace carrel::policy::setters {
+
+Status set_memory(Spec& spec, const Given& given);
+Status set_cpus(Spec& spec, const Given& given);
+Status set_pids(Spec& spec, const Given& given);
+Status set_timeout(Spec& spec, const Given& given);
+Status set_disk(Spec& spec, const Given& given);
+Status set_tmp(Spec& spec, const Given& given);
+
+Status set_env(Spec& spec, const Given& given);
+Status set_workdir(Spec& spec, const Given& given);
+Status set_image(Spec& spec, const Given& given);
+Status set_user(Spec& spec, const Given& given);
+Status set_hostname(Spec& spec, const Given& given);
+Status set_writable_root(Spec& spec, const Given& given);
+Status set_network(Spec& spec, const Given& given);
+Status set_network_enabled(Spec& spec, const Given& given);
+
+Status set_require(Spec& spec, const Given& given);
+Status set_cgroup_parent(Spec& spec, const Given& given);
+Status set_backend(Spec& spec, const Given& given);
+Status set_isolation(Spec& spec, const Given& given);
+Status set_use_sandbox(Spec& spec, const Given& given);
+
+Status refuse_mount(Spec& spec, const Given& given);
+Status refuse_paths(Spec& spec, const Given& given);
+Status refuse_workspace(Spec& spec, const Given& given);
+Status refuse_tier(Spec& spec, const Given& given);
+
+std::string get_env(const Spec& spec);
+std::string get_require(const Spec& spec);
+
+}  // namespace carrel::policy::setters

@@ -1,0 +1,194 @@
+#include "policy/settings.h"
+
+#include <array>
+
+#include "policy/setters.h"
+#include "policy/size.h"
+
+namespace carrel::policy {
+namespace {
+
+using Names = std::span<const std::string_view>;
+
+constexpr std::array<std::string_view, 1> kMemoryNames = {"memory_limit"};
+constexpr std::array<std::string_view, 1> kCpusNames = {"cpu_limit"};
+constexpr std::array<std::string_view, 1> kPidsNames = {"pids_limit"};
+constexpr std::array<std::string_view, 1> kTimeoutNames = {"timeout_seconds"};
+constexpr std::array<std::string_view, 1> kDiskNames = {"disk_limit"};
+constexpr std::array<std::string_view, 1> kTmpNames = {"tmp_limit"};
+constexpr std::array<std::string_view, 1> kWorkdirNames = {"work_dir"};
+constexpr std::array<std::string_view, 1> kImageNames = {"image_name"};
+
+constexpr unsigned bit(Operation operation) { return static_cast<unsigned>(operation); }
+constexpr Operations kBuilds{bit(Operation::kRun) | bit(Operation::kCode) |
+                             bit(Operation::kCreate)};
+constexpr Operations kBuildsAndExec{kBuilds.bits | bit(Operation::kExec)};
+constexpr Operations kEvery{kBuildsAndExec.bits | bit(Operation::kShell)};
+
+constexpr auto kLimits = SettingGroup::kLimits;
+constexpr auto kInside = SettingGroup::kInside;
+constexpr auto kHost = SettingGroup::kHost;
+constexpr auto kEverywhere = Offered::kEverywhere;
+constexpr auto kConfigOnly = Offered::kConfigOnly;
+constexpr auto kNotBuilt = Offered::kNotBuilt;
+
+std::string get_memory(const Spec& spec) { return format_size(spec.limits.memory_bytes); }
+std::string get_cpus(const Spec& spec) { return format_cpus(spec.limits.cpu_millis); }
+std::string get_pids(const Spec& spec) { return std::to_string(spec.limits.pids); }
+std::string get_timeout(const Spec& spec) { return format_duration(spec.limits.timeout); }
+std::string get_disk(const Spec& spec) { return format_size(spec.limits.disk_bytes); }
+std::string get_tmp(const Spec& spec) { return format_size(spec.limits.tmp_bytes); }
+std::string get_workdir(const Spec& spec) { return spec.workdir; }
+std::string get_image(const Spec& spec) { return spec.image; }
+std::string get_user(const Spec& spec) { return spec.user; }
+std::string get_hostname(const Spec& spec) { return spec.hostname; }
+std::string get_cgroup_parent(const Spec& spec) { return spec.cgroup_parent; }
+std::string get_writable_root(const Spec& spec) {
+  return spec.root_mode == RootMode::kThrowawayOverlay ? "true" : "false";
+}
+std::string get_none(const Spec&) { return "none"; }
+std::string get_false(const Spec&) { return "false"; }
+std::string get_true(const Spec&) { return "true"; }
+std::string get_empty(const Spec&) { return ""; }
+std::string get_native(const Spec&) { return "native"; }
+std::string get_namespace(const Spec&) { return "namespace"; }
+
+// clang-format off
+constexpr std::array kSettings = {
+    Setting{"memory", kMemoryNames, ValueKind::kSize, "SIZE",
+            "memory, with /tmp and without swap (512m)", "",
+            kLimits, kEverywhere, kBuilds, setters::set_memory, get_memory},
+    Setting{"cpus", kCpusNames, ValueKind::kCores, "NUMBER",
+            "cores; fractions work (1)", "",
+            kLimits, kEverywhere, kBuilds, setters::set_cpus, get_cpus},
+    Setting{"pids", kPidsNames, ValueKind::kCount, "NUMBER",
+            "processes and threads (50)", "",
+            kLimits, kEverywhere, kBuilds, setters::set_pids, get_pids},
+    Setting{"timeout", kTimeoutNames, ValueKind::kDuration, "TIME",
+            "end a command after this long (60; in a created sandbox 300)", "",
+            kLimits, kEverywhere, kEvery, setters::set_timeout, get_timeout},
+    Setting{"disk", kDiskNames, ValueKind::kSize, "SIZE",
+            "/workspace and the home folder together (1g)", "",
+            kLimits, kEverywhere, kBuilds, setters::set_disk, get_disk},
+    Setting{"tmp", kTmpNames, ValueKind::kSize, "SIZE",
+            "/tmp and /dev/shm together, counted as memory (100m)", "",
+            kLimits, kEverywhere, kBuilds, setters::set_tmp, get_tmp},
+
+    Setting{"env", Names(), ValueKind::kVariables, "NAME=VALUE",
+            "set a variable inside; can be given again", "",
+            kInside, kEverywhere, kBuildsAndExec, setters::set_env, setters::get_env},
+    Setting{"workdir", kWorkdirNames, ValueKind::kText, "PATH",
+            "where commands start (/workspace)", "",
+            kInside, kEverywhere, kBuildsAndExec, setters::set_workdir, get_workdir},
+    Setting{"image", kImageNames, ValueKind::kText, "IMAGE",
+            "the root: host, or dir:/absolute/path (host)", "host dir:",
+            kInside, kEverywhere, kBuilds, setters::set_image, get_image},
+    Setting{"writable-root", Names(), ValueKind::kFlag, "",
+            "let the root be changed; the changes go with the sandbox", "",
+            kInside, kEverywhere, kBuilds, setters::set_writable_root, get_writable_root},
+    Setting{"network", Names(), ValueKind::kText, "POLICY",
+            "what can be reached: none (none)", "none",
+            kInside, kEverywhere, kBuilds, setters::set_network, get_none},
+    Setting{"network-enabled", Names(), ValueKind::kFlag, "",
+            "another way to say network: false is none", "",
+            kInside, kConfigOnly, kBuilds, setters::set_network_enabled, get_false},
+    Setting{"user", Names(), ValueKind::kText, "NAME",
+            "the user inside (agent)", "",
+            kInside, kEverywhere, kBuilds, setters::set_user, get_user},
+    Setting{"hostname", Names(), ValueKind::kText, "NAME",
+            "the host's name inside (sandbox)", "",
+            kInside, kEverywhere, kBuilds, setters::set_hostname, get_hostname},
+
+    Setting{"require", Names(), ValueKind::kWords, "LIST",
+            "fail unless the host enforces these: memory,cpu,pids,disk,landlock",
+            "memory cpu pids disk landlock",
+            kHost, kEverywhere, kBuilds, setters::set_require, setters::get_require},
+    Setting{"cgroup-parent", Names(), ValueKind::kText, "PATH",
+            "make control groups below this one", "",
+            kHost, kEverywhere, kBuilds, setters::set_cgroup_parent, get_cgroup_parent},
+    Setting{"backend", Names(), ValueKind::kText, "NAME",
+            "what builds the sandbox: native (native)", "native",
+            kHost, kEverywhere, kBuilds, setters::set_backend, get_native},
+    Setting{"isolation", Names(), ValueKind::kText, "KIND",
+            "how it is kept apart: namespace (namespace)", "namespace",
+            kHost, kEverywhere, kBuilds, setters::set_isolation, get_namespace},
+    Setting{"use-sandbox", Names(), ValueKind::kFlag, "",
+            "whether tools run in a sandbox at all; only true", "",
+            kHost, kConfigOnly, kBuilds, setters::set_use_sandbox, get_true},
+    Setting{"allowed-read-paths", Names(), ValueKind::kWords, "PATHS",
+            "host folders that may be mounted read-only; only an empty list", "",
+            kHost, kConfigOnly, kBuilds, setters::refuse_paths, get_empty},
+    Setting{"allowed-write-paths", Names(), ValueKind::kWords, "PATHS",
+            "host folders that may be mounted writable; only an empty list", "",
+            kHost, kConfigOnly, kBuilds, setters::refuse_paths, get_empty},
+
+    Setting{"mount", Names(), ValueKind::kWords, "SRC:DST[:rw]",
+            "show a host folder inside", "",
+            kInside, kNotBuilt, kBuilds, setters::refuse_mount, nullptr},
+    Setting{"workspace", Names(), ValueKind::kText, "NAME",
+            "keep /workspace under this name", "",
+            kInside, kNotBuilt, kBuilds, setters::refuse_workspace, nullptr},
+    Setting{"tier", Names(), ValueKind::kText, "TIER",
+            "limits by one word: low, medium or high", "",
+            kLimits, kNotBuilt, kBuilds, setters::refuse_tier, nullptr},
+};
+// clang-format on
+
+constexpr char folded(char c) { return c == '_' ? '-' : c; }
+
+bool same_name(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) {
+    return false;
+  }
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (folded(a[i]) != folded(b[i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::span<const Setting> settings() { return kSettings; }
+
+const Setting* find_setting(std::string_view name) {
+  for (const Setting& setting : kSettings) {
+    if (same_name(setting.name, name)) {
+      return &setting;
+    }
+    for (const std::string_view alias : setting.aliases) {
+      if (same_name(alias, name)) {
+        return &setting;
+      }
+    }
+  }
+  return nullptr;
+}
+
+std::string key_name(std::string_view name) {
+  std::string key(name);
+  for (char& c : key) {
+    c = c == '-' ? '_' : c;
+  }
+  return key;
+}
+
+Spec default_spec(Operation operation) {
+  Spec spec;
+  spec.limits.timeout = operation == Operation::kCreate ? kLongLivedTimeout : kOneShotTimeout;
+  return spec;
+}
+
+std::vector<SettingValue> dump_settings(const Spec& spec) {
+  std::vector<SettingValue> values;
+  values.reserve(kSettings.size());
+  for (const Setting& setting : kSettings) {
+    if (setting.get != nullptr) {
+      values.push_back({setting.name, setting.kind, setting.get(spec)});
+    }
+  }
+  return values;
+}
+
+}  // namespace carrel::policy

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace carrel::policy {
+
+// What a sandbox may use. Every limit is always on; zero is never "unlimited".
+struct Limits {
+  std::uint64_t memory_bytes = 512ULL << 20;
+  std::uint32_t cpu_millis = 1000;  // thousandths of one core
+  std::uint32_t pids = 50;
+  std::uint64_t disk_bytes = 1ULL << 30;  // /workspace and HOME together
+  std::uint64_t tmp_bytes = 100ULL << 20;  // /tmp and /dev/shm together
+  std::uint32_t open_files = 4096;
+  std::chrono::milliseconds timeout{60'000};
+};
+
+enum class Network { kNone };
+
+enum class RootMode {
+  kReadOnly,
+  kThrowawayOverlay,  // --writable-root: changes are kept in memory and dropped with the sandbox
+};
+
+// A protection that `--require` can name. What cannot be given and was required means no sandbox.
+enum class Protection { kMemory, kCpu, kPids, kDisk, kLandlock };
+
+struct EnvironmentVariable {
+  std::string name;
+  std::string value;
+};
+
+// Everything that decides how a sandbox is built; the same names on the command line, in
+// carrel.toml and in the API.
+struct Spec {
+  Limits limits;
+  Network network = Network::kNone;
+  RootMode root_mode = RootMode::kReadOnly;
+  std::string image = "host";  // "host" or "dir:/absolute/path"
+  std::string workdir = "/workspace";
+  std::string user = "agent";
+  std::string hostname = "sandbox";
+  std::string cgroup_parent;  // where the host's control groups are made; empty: Carrel chooses
+  std::vector<EnvironmentVariable> environment;  // names are unique
+  std::vector<Protection> required;
+  std::string code;  // source text that is put, read-only, at /workspace/code; empty: none
+};
+
+inline constexpr std::chrono::milliseconds kOneShotTimeout{60'000};
+inline constexpr std::chrono::milliseconds kLongLivedTimeout{300'000};
+
+}  // namespace carrel::policy

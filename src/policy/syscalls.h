@@ -1,0 +1,26 @@
+#pragma once
+
+#include "kernel/seccomp_rules.h"
+
+namespace carrel::policy {
+
+// Which system calls may be made inside a sandbox. All of these are allow-lists: what is known and
+// not listed fails with EPERM, and a number that is newer than this program with ENOSYS, so that
+// libraries fall back. Filters stack and the strictest answer counts, therefore the guest, which
+// starts the commands, has to be allowed whatever they are.
+
+// For the commands that nobody has read.
+kernel::SyscallRules workload_syscalls();
+
+// The same with ptrace and the reading and writing of another process's memory, for debuggers. It
+// is safe only in a PID namespace of its own, with a first process that is not dumpable.
+kernel::SyscallRules debug_syscalls();
+
+// For the guest, the first process in the sandbox: what a workload may do, and the limits and
+// scheduling of any process.
+kernel::SyscallRules guest_syscalls();
+
+// For the guest of a sandbox whose commands run under debug_syscalls().
+kernel::SyscallRules debug_guest_syscalls();
+
+}  // namespace carrel::policy

@@ -1,0 +1,87 @@
+#include "protocol/boot.h"
+
+namespace carrel::protocol {
+
+void write_step(Writer& writer, const MountStep& step) {
+  writer.u8(static_cast<std::uint8_t>(step.kind));
+  writer.u32(step.flags);
+  writer.u32(step.mode);
+  writer.u8(step.slot);
+  writer.u64(step.size);
+  writer.u64(step.count);
+  writer.bytes(step.path);
+  writer.bytes(step.source);
+}
+
+bool parse_step(Reader& plan, MountStep& step) {
+  if (!plan.ok() || plan.finished()) {
+    return false;
+  }
+  std::uint8_t kind = plan.u8();
+  step.kind = static_cast<StepKind>(kind);
+  step.flags = plan.u32();
+  step.mode = plan.u32();
+  step.slot = plan.u8();
+  step.size = plan.u64();
+  step.count = plan.u64();
+  step.path = plan.text(kMaxPath);
+  step.source = plan.bytes(kMaxPlan);
+  if (kind < 1 || kind > 15 || (step.flags & ~std::uint32_t{kStepAllFlags}) != 0 ||
+      step.mode > 07777 || step.slot >= kMaxTmpfs) {
+    plan.fail();
+  }
+  return plan.ok();
+}
+
+void write_boot(Writer& writer, const Boot& boot) {
+  writer.bytes(boot.id);
+  writer.u32(boot.flags);
+  writer.u32(boot.join_descriptors);
+  writer.bytes(boot.hostname);
+  writer.bytes(boot.staging);
+  writer.u32(boot.uid);
+  writer.u32(boot.gid);
+  writer.u32(boot.processes);
+  writer.u32(boot.open_files);
+  writer.u64(boot.file_bytes);
+  writer.u64(boot.memory_watch_bytes);
+  writer.u64(boot.cpu_mask);
+  writer.u64(boot.lease_ms);
+  writer.bytes(boot.workdir);
+  write_list(writer, boot.environment);
+  write_list(writer, boot.writable);
+  writer.bytes(boot.plan);
+  writer.bytes(boot.guest_filter);
+  writer.bytes(boot.workload_filter);
+}
+
+bool parse_boot(std::string_view payload, Boot& boot) {
+  Reader reader({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
+  boot.id = reader.text(kIdSize);
+  boot.flags = reader.u32();
+  boot.join_descriptors = reader.u32();
+  boot.hostname = reader.text(kMaxName);
+  boot.staging = reader.text(kMaxPath);
+  boot.uid = reader.u32();
+  boot.gid = reader.u32();
+  boot.processes = reader.u32();
+  boot.open_files = reader.u32();
+  boot.file_bytes = reader.u64();
+  boot.memory_watch_bytes = reader.u64();
+  boot.cpu_mask = reader.u64();
+  boot.lease_ms = reader.u64();
+  boot.workdir = reader.text(kMaxPath);
+  boot.environment = read_list(reader);
+  boot.writable = read_list(reader);
+  boot.plan = reader.bytes(kMaxPlan);
+  boot.guest_filter = reader.bytes(kMaxFilter);
+  boot.workload_filter = reader.bytes(kMaxFilter);
+  return reader.finished() && boot.id.size() == kIdSize &&
+         (boot.flags & ~std::uint32_t{kBootAllFlags}) == 0 &&
+         boot.join_descriptors <= kMaxBootDescriptors - 1 && !boot.workdir.empty() &&
+         boot.workdir.front() == '/' && boot.uid != 0 && boot.gid != 0 && boot.processes != 0 &&
+         boot.open_files != 0 && !boot.guest_filter.empty() && boot.guest_filter.size() % 8 == 0 &&
+         !boot.workload_filter.empty() && boot.workload_filter.size() % 8 == 0;
+}
+
+}  // namespace carrel::protocol

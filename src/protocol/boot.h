@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "protocol/message.h"
+#include "protocol/wire.h"
+
+// What a fresh guest is told before anything else: how to build its root, how to lock itself in,
+// and what every command inherits. It comes from the host, which the guest trusts; it is parsed as
+// strictly as everything else so that a mistake is an error and not a weaker sandbox.
+namespace carrel::protocol {
+
+inline constexpr std::size_t kMaxSteps = 256;
+inline constexpr std::size_t kMaxPlan = 3U << 20;  // the source text of `carrel code` is in it
+inline constexpr std::size_t kMaxFilter = 32U << 10;
+inline constexpr std::size_t kMaxTmpfs = 4;
+inline constexpr std::size_t kMaxBootDescriptors = 16;
+inline constexpr std::size_t kIdSize = 36;  // a sandbox id is a UUID in text form
+
+enum class StepKind : std::uint8_t {
+  kDirectory = 1,  // make `path` with `mode`
+  kLink = 2,       // make `path` a symbolic link to `source`
+  kFile = 3,       // make `path` with `mode` and the content `source`
+  kTmpfs = 4,      // a new tmpfs, kept in `slot`, of `size` bytes and `count` inodes
+  kSubdirectory = 5,  // make `source` with `mode` inside the tmpfs in `slot`
+  kAttach = 6,     // mount directory `source` of the tmpfs in `slot` at `path`
+  kBind = 7,       // mount the host's `source` at `path`
+  kDevice = 8,     // bind the host's device node `source`, checked to be `size` (its number)
+  kProc = 9,       // a new proc at `path`
+  kDevpts = 10,    // a new devpts at `path`
+  kMask = 11,      // hide `path`, if it exists, behind an empty file or directory
+  kReadOnly = 12,  // make what is at `path` read-only
+  kOverlay = 13,   // the host's directory `source` under a throw-away upper from `slot`, at `path`
+  kSealRoot = 14,  // make the root itself read-only
+  kReplace = 15,   // cover the file at `path` with one that holds `source`
+};
+
+enum StepFlags : std::uint32_t {
+  kStepReadOnly = 1U << 0,
+  kStepNoExec = 1U << 1,
+  kStepOptional = 1U << 2,  // a missing source is fine
+  kStepIsFile = 1U << 3,    // the mount point is a file
+  kStepAllFlags = 15U,
+};
+
+struct MountStep {
+  StepKind kind = StepKind::kDirectory;
+  std::uint32_t flags = 0;
+  std::uint32_t mode = 0;
+  std::uint8_t slot = 0;
+  std::uint64_t size = 0;
+  std::uint64_t count = 0;
+  std::string_view path;
+  std::string_view source;
+};
+
+void write_step(Writer& writer, const MountStep& step);
+// Reads the next step; false at the end, and when the plan is malformed (see Reader::ok).
+bool parse_step(Reader& plan, MountStep& step);
+
+enum BootFlags : std::uint32_t {
+  kBootOneShot = 1U << 0,       // the sandbox ends with its first command, and with its stream
+  kBootListener = 1U << 1,      // the first passed descriptor is the socket to listen on
+  kBootLandlock = 1U << 2,
+  kBootWritableRoot = 1U << 3,
+  kBootAllFlags = 15U,
+};
+
+struct Boot {
+  std::string_view id;
+  std::uint32_t flags = 0;
+  std::uint32_t join_descriptors = 0;  // then the cgroup files to which a process writes "0"
+  std::string_view hostname;
+  std::string_view staging;   // an existing host directory to build the root on
+  std::uint32_t uid = 0;      // inside
+  std::uint32_t gid = 0;
+  std::uint32_t processes = 0;    // RLIMIT_NPROC
+  std::uint32_t open_files = 0;   // RLIMIT_NOFILE
+  std::uint64_t file_bytes = 0;   // RLIMIT_FSIZE
+  std::uint64_t memory_watch_bytes = 0;  // the guest itself watches memory; zero: a cgroup does
+  std::uint64_t cpu_mask = 0;            // the processors it may use; zero: all
+  std::uint64_t lease_ms = 0;            // the sandbox ends by itself after this; zero: never
+  std::string_view workdir;
+  StringList environment;
+  StringList writable;               // the paths below which a command may write
+  std::string_view plan;             // MountSteps
+  std::string_view guest_filter;     // sock_filter arrays
+  std::string_view workload_filter;
+};
+
+void write_boot(Writer& writer, const Boot& boot);
+bool parse_boot(std::string_view payload, Boot& boot);
+
+}  // namespace carrel::protocol

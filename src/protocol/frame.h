@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "protocol/wire.h"
+
+// The stream between the host and a guest is a sequence of frames: a header of twelve bytes
+// (payload size, channel, type, zero) and a payload. A channel is a number that the client chose
+// for one request; everything about that request carries it.
+namespace carrel::protocol {
+
+inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::size_t kHeaderSize = 12;
+
+enum class FrameType : std::uint16_t {
+  // Host to guest.
+  kHello = 1,        // version, sandbox id
+  kStart = 2,        // run a command: see message.h
+  kStdin = 3,        // bytes for the command's standard input
+  kStdinClose = 4,   // the end of them
+  kSignal = 5,       // u32 signal number for the command's processes
+  kResize = 6,       // u16 rows, u16 columns
+  kKill = 7,         // end the command and everything it started
+  kFollow = 8,       // u64 command id, u64 and u64 offsets: output and result of a command again
+  kList = 9,         // which commands are known
+  kExtend = 10,      // u64 milliseconds: the lease's new deadline from now, zero for none
+  kShutdown = 11,    // u32 grace milliseconds: end everything
+  kDetach = 12,      // the client leaves, the command goes on
+  kBoot = 13,        // the first frame of all, from the one who made the guest: see boot.h
+  // Guest to host.
+  kWelcome = 64,     // version, sandbox id
+  kStarted = 65,     // u64 command id, u32 pid
+  kOutput = 66,      // u8 stream, u64 offset, bytes
+  kExit = 67,        // the command's end: see message.h
+  kRefused = 68,     // u32 Refusal, u32 errno, text
+  kCommand = 69,     // one known command: see message.h
+  kListEnd = 70,
+  kStdinTaken = 73,  // u64: so many bytes of the command's stdin were taken since its start
+  kReady = 71,       // the sandbox is locked down and listens
+  kBootFailed = 72,  // u32 errno, text: which step, and of what
+};
+
+// No frame is larger. A command's text and environment are far below; output is sent in pieces.
+inline constexpr std::size_t kMaxPayload = 4U << 20;
+// What the guest sends is smaller still, so that a hostile guest cannot make the host buffer much.
+inline constexpr std::size_t kMaxGuestPayload = 128U << 10;
+
+// A client sends at most this much of a command's stdin beyond what kStdinTaken acknowledged.
+inline constexpr std::size_t kInputWindow = 256U << 10;
+
+struct FrameHeader {
+  std::uint32_t size = 0;
+  std::uint32_t channel = 0;
+  FrameType type = FrameType::kHello;
+};
+
+// Reads a header; false when it is not one (a non-zero reserved field or a size over `limit`).
+inline bool parse_header(std::span<const unsigned char, kHeaderSize> data, std::size_t limit,
+                         FrameHeader& header) {
+  Reader reader(data);
+  header.size = reader.u32();
+  header.channel = reader.u32();
+  header.type = static_cast<FrameType>(reader.u16());
+  return reader.u16() == 0 && reader.finished() && header.size <= limit;
+}
+
+inline void write_header(const FrameHeader& header, std::span<unsigned char, kHeaderSize> data) {
+  Writer writer(data);
+  writer.u32(header.size);
+  writer.u32(header.channel);
+  writer.u16(static_cast<std::uint16_t>(header.type));
+  writer.u16(0);
+}
+
+}  // namespace carrel::protocol

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "protocol/message.h"
+#include "sandbox/exec_result.h"
+#include "sandbox/guest_stream.h"
+
+namespace carrel::sandbox {
+
+// What to run. Either `arguments` (a separate process) or `shell_text` (in the long-lived shell).
+struct CommandRequest {
+  std::vector<std::string> arguments;
+  std::string shell_text;
+  std::string session;
+  std::vector<std::string> environment;  // NAME=VALUE, added to the sandbox's own
+  std::string workdir;
+  std::chrono::milliseconds timeout{60'000};
+  bool terminal = false;
+  bool merged = false;
+  std::uint16_t rows = 24;
+  std::uint16_t columns = 80;
+};
+
+// Encodes the request; kInvalid or kResource with a clear sentence when it cannot be sent.
+Result<std::string> encode_start(const CommandRequest& request, bool with_input);
+
+// The caller's side of a running command. Descriptors are borrowed.
+struct CommandIo {
+  int input = -1;  // its bytes become the command's stdin; -1: stdin is empty
+  // Called with each piece of output as it comes. An error ends the command.
+  std::function<Status(protocol::Stream, std::string_view)> output;
+  // Becomes readable when the caller has something to say; see `on_wake`.
+  int wake = -1;
+  // What the caller wants done now.
+  struct Wish {
+    int signal = 0;   // forward this signal
+    bool kill = false;
+    bool detach = false;
+    bool resize = false;
+    std::uint16_t rows = 0;
+    std::uint16_t columns = 0;
+  };
+  std::function<Wish()> on_wake;
+  std::function<void(std::uint64_t id)> started;
+};
+
+// Sends a start (or follow) frame that was encoded before and serves the command until it ends.
+// kGone when the sandbox ended first. The guest is trusted with nothing: after the command's
+// timeout plus `patience` without an answer, kTimeout is returned and the caller ends the sandbox.
+Result<ExecResult> serve_command(GuestStream& stream, protocol::FrameType type,
+                                 std::string_view payload, std::chrono::milliseconds timeout,
+                                 const CommandIo& io);
+
+}  // namespace carrel::sandbox

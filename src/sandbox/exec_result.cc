@@ -1,0 +1,34 @@
+#include "sandbox/exec_result.h"
+
+namespace carrel::sandbox {
+
+namespace {
+
+void append_stream(std::string& text, const std::string& stream) {
+  if (stream.empty()) {
+    return;
+  }
+  if (!text.empty() && text.back() != '\n') {
+    text += '\n';
+  }
+  text += stream;
+}
+
+}  // namespace
+
+std::string render(const ExecResult& result) {
+  if (result.success()) {
+    return result.standard_output;
+  }
+  std::string text = result.timed_out ? "timed out after " + std::to_string(result.duration_ms) +
+                                            " ms"
+                                      : "exit code " + std::to_string(result.exit_code);
+  if (!result.timed_out && !result.reason.empty()) {
+    text += " (" + result.reason + ")";
+  }
+  append_stream(text, result.standard_output);
+  append_stream(text, result.standard_error);
+  return text;
+}
+
+}  // namespace carrel::sandbox

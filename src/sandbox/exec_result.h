@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace carrel::sandbox {
+
+// What a command did. It is a value: a command that failed is not an error of Carrel's.
+struct ExecResult {
+  int exit_code = 0;  // 128 + n after signal n; 124 after a timeout
+  int signal = 0;     // 0: it was not ended by a signal
+  std::string standard_output;
+  std::string standard_error;
+  std::string cwd;  // the shell's directory afterwards; empty for a separate process
+  bool timed_out = false;
+  bool oom_killed = false;
+  bool truncated = false;  // some of the output is not in the two strings
+  bool shell_restarted = false;
+  bool cancelled = false;
+  std::int64_t duration_ms = 0;
+  std::string reason;  // how it ended, in words; empty after exit 0
+
+  [[nodiscard]] bool success() const { return exit_code == 0 && !timed_out; }
+};
+
+inline constexpr int kExitTimeout = 124;
+inline constexpr int kExitCarrel = 125;
+inline constexpr int kExitNotExecutable = 126;
+inline constexpr int kExitNotFound = 127;
+
+// For people and models: stdout alone after success; otherwise a line that says how it ended and
+// then both streams.
+std::string render(const ExecResult& result);
+
+}  // namespace carrel::sandbox

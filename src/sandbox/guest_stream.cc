@@ -1,0 +1,129 @@
+#include "sandbox/guest_stream.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+
+namespace carrel::sandbox {
+
+namespace {
+
+constexpr std::size_t kReadSize = 64U << 10;
+
+Error malformed() {
+  return Error{Code::kGone, 0, "the sandbox's guest sent something that is not a frame",
+               "the sandbox is not to be trusted any more: remove it"};
+}
+
+}  // namespace
+
+Status GuestStream::send(std::uint32_t channel, protocol::FrameType type,
+                         std::string_view payload) {
+  if (payload.size() > protocol::kMaxPayload) {
+    return Error{Code::kResource, 0,
+                 "the request is " + std::to_string(payload.size()) + " bytes, over the limit of " +
+                     std::to_string(protocol::kMaxPayload),
+                 {}};
+  }
+  std::array<unsigned char, protocol::kHeaderSize> head{};
+  protocol::write_header({static_cast<std::uint32_t>(payload.size()), channel, type}, head);
+  std::string frame(reinterpret_cast<const char*>(head.data()), head.size());
+  frame += payload;
+  std::string_view rest = frame;
+  while (!rest.empty()) {
+    ssize_t n = ::send(fd_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (n < 0) {
+      if (errno == EINTR) {
+        continue;
+      }
+      if (errno == EAGAIN) {
+        pollfd wait{fd_.get(), POLLOUT, 0};
+        ::poll(&wait, 1, -1);
+        continue;
+      }
+      return Error{Code::kGone, 0, "the sandbox ended", {}};
+    }
+    rest.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+Status GuestStream::fill() {
+  if (start_ > 0) {
+    buffer_.erase(0, start_);
+    start_ = 0;
+  }
+  std::size_t old = buffer_.size();
+  buffer_.resize(old + kReadSize);
+  ssize_t n = ::recv(fd_.get(), buffer_.data() + old, kReadSize, MSG_DONTWAIT);
+  buffer_.resize(old + (n > 0 ? static_cast<std::size_t>(n) : 0));
+  if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+    return Error{Code::kGone, 0, "the sandbox ended", {}};
+  }
+  return {};
+}
+
+Result<bool> GuestStream::next(GuestFrame& frame) {
+  std::string_view bytes = std::string_view(buffer_).substr(start_);
+  if (bytes.size() < protocol::kHeaderSize) {
+    return false;
+  }
+  protocol::FrameHeader header;
+  std::span<const unsigned char, protocol::kHeaderSize> head(
+      reinterpret_cast<const unsigned char*>(bytes.data()), protocol::kHeaderSize);
+  if (!protocol::parse_header(head, protocol::kMaxGuestPayload, header)) {
+    return malformed();
+  }
+  if (bytes.size() - protocol::kHeaderSize < header.size) {
+    return false;
+  }
+  frame.channel = header.channel;
+  frame.type = header.type;
+  frame.payload.assign(bytes.substr(protocol::kHeaderSize, header.size));
+  start_ += protocol::kHeaderSize + header.size;
+  return true;
+}
+
+Result<GuestFrame> GuestStream::wait(int timeout_ms) {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  GuestFrame frame;
+  for (;;) {
+    CARREL_ASSIGN(bool whole, next(frame));
+    if (whole) {
+      return frame;
+    }
+    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+    pollfd wait{fd_.get(), POLLIN, 0};
+    int ready = ::poll(&wait, 1, left.count() < 0 ? 0 : static_cast<int>(left.count()));
+    if (ready == 0) {
+      return Error{Code::kTimeout, 0, "the sandbox's guest does not answer", {}};
+    }
+    CARREL_TRY(fill());
+  }
+}
+
+Status GuestStream::greet(const std::string& id, int timeout_ms) {
+  std::array<unsigned char, 64> buffer{};
+  protocol::Writer writer(buffer);
+  writer.u32(protocol::kVersion);
+  writer.bytes(id);
+  CARREL_TRY(send(0, protocol::FrameType::kHello,
+                  {reinterpret_cast<const char*>(buffer.data()), writer.size()}));
+  CARREL_ASSIGN(GuestFrame frame, wait(timeout_ms));
+  protocol::Reader reader({reinterpret_cast<const unsigned char*>(frame.payload.data()),
+                           frame.payload.size()});
+  std::uint32_t version = reader.u32();
+  std::string_view answered = reader.text(64);
+  if (frame.type != protocol::FrameType::kWelcome || !reader.finished() ||
+      version != protocol::kVersion || answered != id) {
+    return Error{Code::kGone, 0, "the socket of sandbox '" + id + "' belongs to something else", {}};
+  }
+  return {};
+}
+
+}  // namespace carrel::sandbox

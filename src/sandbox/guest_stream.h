@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "protocol/frame.h"
+
+namespace carrel::sandbox {
+
+// One frame from a guest. The payload is hostile: parse it with protocol/message.h.
+struct GuestFrame {
+  std::uint32_t channel = 0;
+  protocol::FrameType type = protocol::FrameType::kHello;
+  std::string payload;
+};
+
+// The host's end of the stream to a guest. Reading is bounded by kMaxGuestPayload; a frame that is
+// malformed ends the stream with an error, and nothing of it is used.
+class GuestStream {
+ public:
+  GuestStream() = default;
+  explicit GuestStream(UniqueFd fd) : fd_(std::move(fd)) {}
+
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  void close() { fd_.reset(); }
+
+  // Queues a frame; flush() sends. Blocks only when the guest does not read.
+  Status send(std::uint32_t channel, protocol::FrameType type, std::string_view payload = {});
+
+  // Reads what is there without blocking. kGone when the guest closed the stream.
+  Status fill();
+  // The next whole frame, if there is one. False: more bytes are needed.
+  Result<bool> next(GuestFrame& frame);
+
+  // Greets a guest that listens and checks that it is the one meant.
+  Status greet(const std::string& id, int timeout_ms);
+
+  // Waits for the next frame; kTimeout after `timeout_ms`, kGone when the guest ended.
+  Result<GuestFrame> wait(int timeout_ms);
+
+ private:
+  UniqueFd fd_;
+  std::string buffer_;
+  std::size_t start_ = 0;
+};
+
+}  // namespace carrel::sandbox

@@ -1,0 +1,116 @@
+"""Rules of the code that a compiler and clang-format do not check.
+
+Each check takes (name, text) of one file, where `name` is its path from the root of the source
+tree, and returns findings: sentences that name the file and, where there is one, the line.
+"""
+
+import re
+
+LINE_LIMIT = 500
+COMMENT_OR_LITERAL = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)'(?:\\.|[^'\\\n])+'""",
+    re.DOTALL,
+)
+# Between clone and exec there is no heap, no exception, no lock and no string.
+CHILD_FORBIDDEN = re.compile(
+    r"\bstd::(?:string|vector|map|function|unique_ptr|make_unique|mutex|lock_guard)\b"
+    r"|\bnew\b|\b(?:m|c|re)alloc\b|\bthrow\b"
+)
+COROUTINE = re.compile(r"\bco_(?:await|yield|return)\b")
+BOOLEAN_PARAMETER = re.compile(r"[(,]\s*(?:const\s+)?bool\s+\w+\s*(?=[,)=])")
+UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
+SNAKE_CASE = re.compile(r"^[a-z0-9]+(_[a-z0-9]+)*\.(h|cc|c|S)$")
+
+
+def blank(match):
+    return re.sub(r"[^\n]", " ", match.group(0))
+
+
+def without_comments(text):
+    """The text with comments and literals blanked, every line where it was."""
+    return COMMENT_OR_LITERAL.sub(blank, text)
+
+
+def found(name, text, pattern, sentence):
+    """A finding for every match of `pattern`; `sentence` may use {} for what was matched."""
+    return [
+        f"{name}:{text.count(chr(10), 0, match.start()) + 1}: "
+        + sentence.format(match.group(0).strip(" (,"))
+        for match in pattern.finditer(text)
+    ]
+
+
+def check_header_guard(name, text):
+    if not name.endswith(".h"):
+        return []
+    first = [line for line in without_comments(text).splitlines() if line.strip()][:1]
+    return [] if first == ["#pragma once"] else [f"{name}: does not begin with #pragma once"]
+
+
+def check_header_comment(name, text):
+    """A header says what it is for."""
+    if not name.endswith(".h") or "//" in text or "/*" in text:
+        return []
+    return [f"{name}: says nowhere what it is for"]
+
+
+def check_length(name, text):
+    lines = text.count("\n")
+    if "_test." in name or lines <= LINE_LIMIT:
+        return []
+    return [f"{name}: {lines} lines, more than {LINE_LIMIT}; split it by subject"]
+
+
+def check_child(name, text):
+    if not name.endswith(("_child.cc", "_child.h")):
+        return []
+    code = re.sub(r"^\s*#\s*include[^\n]*", blank, without_comments(text), flags=re.MULTILINE)
+    return found(name, code, CHILD_FORBIDDEN, "{} has no place between clone and exec")
+
+
+def check_iostream(name, text):
+    pattern = re.compile(r"^[ \t]*#\s*include\s*<iostream>", re.MULTILINE)
+    return found(name, text, pattern, "library code returns and never prints: no <iostream>")
+
+
+def check_coroutines(name, text):
+    sentence = "g++ 12 miscompiles coroutines: no {}"
+    return found(name, without_comments(text), COROUTINE, sentence)
+
+
+def check_boolean_parameters(name, text):
+    """Public functions of a header; what stands after private: is the class's own business."""
+    if not name.endswith(".h"):
+        return []
+    private = re.compile(r"^ *private:.*?^ *\};", re.DOTALL | re.MULTILINE)
+    code = private.sub(blank, without_comments(text))
+    return found(name, code, BOOLEAN_PARAMETER, "'{}': an enum class or an options struct instead")
+
+
+def check_unfinished(name, text):
+    return found(name, text, UNFINISHED, "{}: finish it, or say in a decision why not")
+
+
+def check_file_name(name, _text):
+    last = name.rsplit("/", 1)[-1]
+    return [] if SNAKE_CASE.match(last) else [f"{name}: file names are snake_case"]
+
+
+def check_include_folder(name, _text):
+    """A folder of these names on the include path would shadow the system's headers."""
+    bad = {"sys", "linux", "net", "asm"} & set(name.split("/")[:-1])
+    return [f"{name}: the folder {folder}/ shadows the system's headers" for folder in sorted(bad)]
+
+
+CHECKS = (
+    check_header_guard,
+    check_header_comment,
+    check_length,
+    check_child,
+    check_iostream,
+    check_coroutines,
+    check_boolean_parameters,
+    check_unfinished,
+    check_file_name,
+    check_include_folder,
+)
