@@ -16,5 +16,16 @@ struct Context {
 // Each returns the exit status.
 int run_command(const Context& context);
 int code_command(const Context& context);
+int create_command(const Context& context);
+int shell_command(const Context& context);
+int exec_command(const Context& context);
+int attach_command(const Context& context);
+int list_command(const Context& context);
+int info_command(const Context& context);
+int stats_command(const Context& context);
+int logs_command(const Context& context);
+int remove_command(const Context& context);
+int doctor_command(const Context& context);
+int keeper_command(const Context& context);
 
 }  // namespace carrel::cli

@@ -59,6 +59,12 @@ Foreground::~Foreground() {
   }
 }
 
+void Foreground::let_signals_through() {
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
 void Foreground::terminal_size(std::uint16_t& rows, std::uint16_t& columns) {
   winsize size{};
   if (::ioctl(STDIN_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 && size.ws_col > 0) {

@@ -29,6 +29,9 @@ class Foreground {
   // The io for sandbox::serve_command; valid as long as this object.
   const sandbox::CommandIo& io() const { return io_; }
 
+  // Ctrl-C ends this program and not the command.
+  static void let_signals_through();
+
   // Puts what was collected into the result.
   void finish(sandbox::ExecResult& result);
 

@@ -60,15 +60,36 @@ int dispatch(const Context& context) {
       return run_command(context);
     case CommandId::kCode:
       return code_command(context);
+    case CommandId::kCreate:
+      return create_command(context);
+    case CommandId::kShell:
+      return shell_command(context);
+    case CommandId::kExec:
+      return exec_command(context);
+    case CommandId::kAttach:
+      return attach_command(context);
+    case CommandId::kList:
+      return list_command(context);
+    case CommandId::kInfo:
+      return info_command(context);
+    case CommandId::kStats:
+      return stats_command(context);
+    case CommandId::kLogs:
+      return logs_command(context);
+    case CommandId::kRemove:
+      return remove_command(context);
+    case CommandId::kDoctor:
+      return doctor_command(context);
+    case CommandId::kKeeper:
+      return keeper_command(context);
     case CommandId::kHelp:
       return help_command(context);
     case CommandId::kCompletion:
       return completion_command(context);
     case CommandId::kVersion:
       return version_command(context);
-    default:
-      return fail(context, Error{Code::kUnavailable, 0, "this command is not built yet", {}});
   }
+  return kUsageFailed;
 }
 
 int main_with(std::span<const std::string_view> words) {

@@ -82,10 +82,12 @@ constexpr std::array kCommands = {
     Command{CommandId::kStats, "stats", "show what a sandbox uses now", CommandGroup::kLongLived,
             kSandbox, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt, "",
             "carrel stats $id\tcpu, memory, processes, disk\n", Visibility::kListed},
-    Command{CommandId::kLogs, "logs", "show the output of a sandbox's commands",
+    Command{CommandId::kLogs, "logs", "show what a sandbox did, or one command's output",
             CommandGroup::kLongLived, kSandbox, 1, 1, Trailing::kNothing, kUsageFailed,
-            std::nullopt, "The newest output is kept; what was dropped is said.",
-            "carrel logs $id\twhat there is\ncarrel logs -f $id\tand what is to come\n",
+            std::nullopt, "Without --command: a line for each command and its end. With it: the newest output of "
+            "that command, whose number `exec --detach` printed.",
+            "carrel logs $id\twhat was run in it\n"
+            "carrel logs $id --command 3 -f\tthe output of command 3, as it comes\n",
             Visibility::kListed},
     Command{CommandId::kRemove, "rm", "end and remove sandboxes", CommandGroup::kLongLived,
             kSandbox, 0, kMany, Trailing::kNothing, kUsageFailed, std::nullopt,

@@ -171,14 +171,7 @@ int open_output(Guest& guest, std::uint32_t index, std::uint32_t which) {
   return ends[1];
 }
 
-int spawn(Guest& guest, std::string_view payload, const ProgramIo& io, int report) {
-  if (guest.spawner >= 0) {
-    int result = ask_spawner(guest.spawner, payload, io, report);
-    if (result != -EPIPE && result != -ECONNRESET) {
-      return result;
-    }
-    close_watched(guest, guest.spawner);
-  }
+int start_spawner(Guest& guest) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return -errno;
@@ -187,7 +180,10 @@ int spawn(Guest& guest, std::string_view payload, const ProgramIo& io, int repor
   if (pid == 0) {
     Failure failure;
     for (std::uint32_t i = 0; i < guest.join_count; ++i) {
-      write_whole(guest.join[i], "0");
+      // CRITICAL: outside of the workload's group its limits would not hold.
+      if (!write_whole(guest.join[i], "0")) {
+        _exit(1);
+      }
     }
     if (!become_workload(guest.boot, guest.ruleset, failure)) {
       _exit(1);
@@ -204,7 +200,19 @@ int spawn(Guest& guest, std::string_view payload, const ProgramIo& io, int repor
   }
   guest.spawner = ends[0];
   guest.poller.add(guest.spawner, 0, Source::kSpawner, 0);
-  return ask_spawner(guest.spawner, payload, io, report);
+  return 0;
+}
+
+int spawn(Guest& guest, std::string_view payload, const ProgramIo& io, int report) {
+  if (guest.spawner >= 0) {
+    int result = ask_spawner(guest.spawner, payload, io, report);
+    if (result != -EPIPE && result != -ECONNRESET) {
+      return result;
+    }
+    close_watched(guest, guest.spawner);
+  }
+  int result = start_spawner(guest);
+  return result < 0 ? result : ask_spawner(guest.spawner, payload, io, report);
 }
 
 namespace {

@@ -16,6 +16,9 @@ void free_command(Guest& guest, std::uint32_t index);
 void start_exec(Guest& guest, std::uint32_t index, const protocol::Start& start,
                 std::string_view payload);
 
+// Forks the process that starts the workload's programs. 0 or a negative errno.
+int start_spawner(Guest& guest);
+
 // Has the spawner start a program; makes a spawner when there is none. 0 or a negative errno.
 int spawn(Guest& guest, std::string_view payload, const struct ProgramIo& io, int report);
 

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "guest/command.h"
 #include "guest/lockdown.h"
 #include "guest/root.h"
 #include "guest/runtime.h"
@@ -142,6 +143,12 @@ int run() {
     guest.lease_deadline_us = now_us() + guest.boot.lease_ms * 1000;
   }
   if (!guest.one_shot()) {
+    // It joins the workload's group while the maker stores what it made: that can take a while.
+    int result = start_spawner(guest);
+    if (result < 0) {
+      failure.at("start", "the spawner", result);
+      give_up(failure);
+    }
     unsigned char ready[protocol::kHeaderSize];
     protocol::write_header({0, 0, protocol::FrameType::kReady}, ready);
     write_whole(kControl, {reinterpret_cast<const char*>(ready), sizeof ready});

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -21,6 +22,26 @@ using protocol::StepKind;
 
 constexpr unsigned kCloneTree = 1;  // OPEN_TREE_CLONE
 constexpr unsigned kNoFollow = 0x100;
+constexpr unsigned kMoveFromDescriptor = 4;  // MOVE_MOUNT_F_EMPTY_PATH
+constexpr std::uint64_t kTmpfsAttributes = kAttrNoSuid | kAttrNoDev;  // every new mount has these
+
+// A path of the plan as a C string. Unlike Text it touches only the bytes it needs.
+class Name {
+ public:
+  Name() { data_[0] = '\0'; }
+  explicit Name(std::string_view text) { set(text); }
+  void set(std::string_view text) {
+    size_ = text.size() < sizeof data_ ? text.size() : sizeof data_ - 1;
+    memcpy(data_, text.data(), size_);
+    data_[size_] = '\0';
+  }
+  [[nodiscard]] const char* c_str() const { return data_; }
+  [[nodiscard]] std::string_view view() const { return {data_, size_}; }
+
+ private:
+  char data_[4096];
+  std::size_t size_ = 0;
+};
 
 class RootBuilder {
  public:
@@ -34,16 +55,13 @@ class RootBuilder {
     if (syscall(kMountSetattr, AT_FDCWD, "/", kAtRecursive, &request, sizeof request) != 0) {
       return failure_.at("make the mount tree private", "/", -errno);
     }
-    null_ = open("/dev/null", O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    if (null_ < 0 || !is_device(null_, makedev(1, 3))) {
-      return failure_.at("open", "/dev/null", null_ < 0 ? -errno : -ENODEV);
-    }
+    umask(0);  // modes are meant as they are written; a command's own umask is set later
     // The root is attached last of the staged mounts: what is mounted on top of it would stay
     // reachable as "/..".
     if (!follow_plan(Pass::kTmpfs)) {
       return false;
     }
-    root_ = make_tmpfs("4m", "4096", "0755");
+    root_ = make_tmpfs("size=4m,nr_inodes=4096,mode=0755");
     if (root_ < 0) {
       return failure_.at("mount a tmpfs for the root on", boot_.staging, root_);
     }
@@ -75,40 +93,61 @@ class RootBuilder {
 
   // A new tmpfs. It is attached on top of the staging directory, because only an attached mount
   // can be cloned from; what is left there goes away with the host's tree.
-  int make_tmpfs(const char* size, const char* inodes, const char* mode) {
-    int context = fs_open("tmpfs");
-    if (context < 0) {
-      return context;
-    }
-    int result = fs_set(context, "size", size);
-    result = result < 0 ? result : fs_set(context, "nr_inodes", inodes);
-    result = result < 0 ? result : fs_set(context, "mode", mode);
-    result = result < 0 ? result : fs_create(context);
-    int mount = result < 0 ? result : fs_mount(context, kAttrNoSuid | kAttrNoDev);
-    close(context);
-    if (mount < 0) {
-      return mount;
-    }
-    Path staging;
-    staging.add(boot_.staging);
-    int target = open(staging.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (target < 0) {
+  int make_tmpfs(const char* options) {
+    Name staging(boot_.staging);
+    if (mount("tmpfs", staging.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, options) != 0) {
       return -errno;
     }
-    result = move_mount(mount, target);
-    close(target);
-    return result < 0 ? result : mount;
+    int fd = open(staging.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
   }
 
   // The directory that holds the last name of `path_`, opened without following a link: an image
-  // can hold links to anywhere. Sets `leaf_`.
+  // can hold links to anywhere. Sets `leaf_`. It stays open for the next step, as most steps have
+  // the same one.
   int open_parent() {
     std::string_view path = path_.view();
     std::size_t slash = path.rfind('/');
     leaf_ = path_.c_str() + (slash == std::string_view::npos ? 0 : slash + 1);
-    Path parent;
-    parent.add(slash == std::string_view::npos ? std::string_view(".") : path.substr(0, slash));
-    return open_beneath(root_, parent.c_str(), O_PATH | O_DIRECTORY);
+    std::string_view parent =
+        slash == std::string_view::npos ? std::string_view(".") : path.substr(0, slash);
+    if (parent_ >= 0 && parent == parent_path_.view()) {
+      return parent_;
+    }
+    forget_parent();
+    parent_path_.set(parent);
+    parent_ = open_beneath(root_, parent_path_.c_str(), O_PATH | O_DIRECTORY);
+    return parent_;
+  }
+
+  void forget_parent() {
+    if (parent_ >= 0) {
+      close(parent_);
+      parent_ = -1;
+    }
+  }
+
+  // Something was mounted at `path_`: a directory that was opened there before lies beneath it now.
+  void note_mount() {
+    std::string_view covered = path_.view();
+    std::string_view parent = parent_path_.view();
+    if (parent.substr(0, covered.size()) == covered) {
+      forget_parent();
+    }
+  }
+
+  // Calls `make` for the leaf in its directory, and again without what had the name before.
+  template <typename Make>
+  int make_anew(Make make) {
+    int parent = open_parent();
+    if (parent < 0) {
+      return parent;
+    }
+    int result = make(parent);
+    if (result < 0 && errno == EEXIST && unlinkat(parent, leaf_, 0) == 0) {
+      result = make(parent);
+    }
+    return result < 0 ? -errno : result;
   }
 
   // Makes a directory, or keeps the one that is there.
@@ -117,71 +156,52 @@ class RootBuilder {
     if (parent < 0) {
       return parent;
     }
-    int result = mkdirat(parent, leaf_, mode) == 0 || errno == EEXIST ? 0 : -errno;
-    close(parent);
-    return result;
+    return mkdirat(parent, leaf_, mode) == 0 || errno == EEXIST ? 0 : -errno;
   }
 
   // Makes a new file in the place of whatever had the name, and opens it for writing.
   int make_empty_file(mode_t mode) {
-    int parent = open_parent();
-    if (parent < 0) {
-      return parent;
-    }
-    unlinkat(parent, leaf_, 0);
-    int fd = openat(parent, leaf_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-    int result = fd < 0 ? -errno : fd;
-    close(parent);
-    return result;
+    return make_anew([&](int parent) {
+      return openat(parent, leaf_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    });
   }
 
   int make_link(const char* target) {
-    int parent = open_parent();
-    if (parent < 0) {
-      return parent;
-    }
-    unlinkat(parent, leaf_, 0);
-    int result = symlinkat(target, parent, leaf_) == 0 ? 0 : -errno;
-    close(parent);
-    return result;
+    return make_anew([&](int parent) { return symlinkat(target, parent, leaf_); });
   }
 
   bool take(const MountStep& step) {
-    path_ = Path();
-    path_.add(step.path);
-    source_ = Path();
+    path_.set(step.path);
     switch (step.kind) {
       case StepKind::kDirectory: {
         int result = make_directory(step.mode);
         return result >= 0 || failure_.at("make directory", step.path, result);
       }
       case StepKind::kLink: {
-        source_.add(step.source);
+        source_.set(step.source);
         int result = make_link(source_.c_str());
         return result >= 0 || failure_.at("make link", step.path, result);
       }
       case StepKind::kFile:
         return make_file(step);
       case StepKind::kTmpfs: {
-        Text<24> size;
-        Text<24> count;
-        size.add_number(step.size);
-        count.add_number(step.count);
-        int mount = make_tmpfs(size.c_str(), count.c_str(), "0755");
-        built_.tmpfs[step.slot] = mount;
-        return mount >= 0 || failure_.at("mount a tmpfs for", step.path, mount);
+        Text<96> options;
+        options.add("size=").add_number(step.size).add(",nr_inodes=").add_number(step.count);
+        options.add(",mode=0755");
+        int fd = make_tmpfs(options.c_str());
+        built_.tmpfs[step.slot] = fd;
+        return fd >= 0 || failure_.at("mount a tmpfs for", step.path, fd);
       }
       case StepKind::kSubdirectory:
-        source_.add(step.source);
-        if (mkdirat(built_.tmpfs[step.slot], source_.c_str(), 0700) != 0 ||
-            fchmodat(built_.tmpfs[step.slot], source_.c_str(), step.mode, 0) != 0) {
+        source_.set(step.source);
+        if (mkdirat(built_.tmpfs[step.slot], source_.c_str(), step.mode) != 0) {
           return failure_.at("make directory", step.source, -errno);
         }
         return true;
       case StepKind::kAttach:
-        source_.add(step.source);
+        source_.set(step.source);
         return attach(step, open_tree(built_.tmpfs[step.slot], source_.c_str(), kCloneTree),
-                      attributes(step) | kAttrNoDev);
+                      attributes(step), kTmpfsAttributes);
       case StepKind::kBind:
         return bind(step);
       case StepKind::kDevice:
@@ -217,23 +237,33 @@ class RootBuilder {
     return set;
   }
 
-  // Sets the attributes while the mount is still detached, then puts it at the step's path.
-  bool attach(const MountStep& step, int mount, std::uint64_t set) {
+  // Sets the attributes that the mount does not have yet while it is still detached, then puts it
+  // at the step's path.
+  bool attach(const MountStep& step, int mount, std::uint64_t set, std::uint64_t present) {
     if (mount < 0) {
       return failure_.at("take", step.source.empty() ? step.path : step.source, mount);
     }
-    int result = mount_set(mount, set, kAtRecursive);
+    int result = (set & ~present) == 0 ? 0 : mount_set(mount, set, kAtRecursive);
     if (result < 0) {
       close(mount);
       return failure_.at("protect the mount at", step.path, result);
     }
-    int target = open_beneath(root_, path_.c_str(), O_PATH);
-    result = target < 0 ? target : move_mount(mount, target);
-    close(mount);
-    if (target >= 0) {
-      close(target);
-    }
+    result = put(mount);
     return result >= 0 || failure_.at("mount at", step.path, result);
+  }
+
+  // Mounts at `path_`, which must not be a link, and closes `mount`.
+  int put(int mount) {
+    int parent = open_parent();
+    int result = parent;
+    if (parent >= 0) {
+      result = static_cast<int>(
+          syscall(SYS_move_mount, mount, "", parent, leaf_, kMoveFromDescriptor));
+      result = result < 0 ? -errno : 0;
+    }
+    close(mount);
+    note_mount();
+    return result;
   }
 
   bool make_file(const MountStep& step) {
@@ -248,7 +278,7 @@ class RootBuilder {
   }
 
   bool bind(const MountStep& step) {
-    source_.add(step.source);
+    source_.set(step.source);
     int mount = open_tree(AT_FDCWD, source_.c_str(), kCloneTree | kNoFollow | kAtRecursive);
     if (mount == -ENOENT && (step.flags & protocol::kStepOptional) != 0) {
       return true;
@@ -256,32 +286,26 @@ class RootBuilder {
     if (!make_target(step)) {
       return false;
     }
-    return attach(step, mount, attributes(step) | kAttrNoDev);
+    return attach(step, mount, attributes(step) | kAttrNoDev, 0);
   }
 
   bool make_target(const MountStep& step) {
-    int result;
-    if ((step.flags & protocol::kStepIsFile) != 0) {
-      result = make_empty_file(0644);
-      if (result >= 0) {
-        close(result);
-      }
-    } else {
-      result = make_directory(0755);
-    }
+    int result = (step.flags & protocol::kStepIsFile) == 0
+                     ? make_directory(0755)
+                     : make_anew([&](int parent) { return mknodat(parent, leaf_, S_IFREG | 0644, 0); });
     return result >= 0 || failure_.at("make mount point", step.path, result);
   }
 
   // CRITICAL: the node is checked on the descriptor that is mounted, so a planted file or another
   // device cannot take its place.
   bool bind_device(const MountStep& step) {
-    source_.add(step.source);
+    source_.set(step.source);
     int mount = open_tree(AT_FDCWD, source_.c_str(), kCloneTree | kNoFollow);
     if (mount >= 0 && !is_device(mount, static_cast<dev_t>(step.size))) {
       close(mount);
       return failure_.at("check device", step.source, -ENODEV);
     }
-    return make_target(step) && attach(step, mount, attributes(step));
+    return make_target(step) && attach(step, mount, attributes(step), 0);
   }
 
   bool mount_proc(const MountStep& step) {
@@ -295,7 +319,7 @@ class RootBuilder {
       return failure_.at("mount proc at", step.path, mount);
     }
     built_.proc_sys_user = openat(mount, "sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return make_target(step) && attach(step, mount, kAttrNoSuid | kAttrNoDev | kAttrNoExec);
+    return make_target(step) && attach(step, mount, 0, 0);
   }
 
   bool mount_devpts(const MountStep& step) {
@@ -310,20 +334,13 @@ class RootBuilder {
     if (mount < 0) {
       return failure_.at("mount devpts at", step.path, mount);
     }
-    return make_target(step) && attach(step, mount, kAttrNoSuid | kAttrNoExec);
+    return make_target(step) && attach(step, mount, 0, 0);
   }
 
   // The text lives in a file of the tmpfs in `slot` that is reachable only through this mount.
   bool replace_file(const MountStep& step) {
     if ((step.flags & protocol::kStepIsFile) != 0 && !make_target(step)) {
       return false;
-    }
-    int target = open_beneath(root_, path_.c_str(), O_PATH);
-    if (target == -ENOENT) {
-      return true;
-    }
-    if (target < 0) {
-      return failure_.at("open", step.path, target);
     }
     int slot = built_.tmpfs[step.slot];
     Text<32> name;
@@ -337,52 +354,81 @@ class RootBuilder {
     int cover = result < 0 ? result : open_tree(slot, name.c_str(), kCloneTree);
     result = cover < 0 ? cover
                        : mount_set(cover, kAttrReadOnly | kAttrNoSuid | kAttrNoExec | kAttrNoDev, 0);
-    result = result < 0 ? result : move_mount(cover, target);
-    if (cover >= 0) {
+    if (result >= 0) {
+      result = put(cover);
+    } else if (cover >= 0) {
       close(cover);
     }
-    close(target);
-    return result >= 0 || failure_.at("replace", step.path, result);
+    return result >= 0 || result == -ENOENT || failure_.at("replace", step.path, result);
+  }
+
+  // What hides a file or a directory: a mount of its own of the sandbox's null device or of an empty
+  // directory, read-only. The first one is prepared, the others are clones of it as it is mounted.
+  int make_cover(const MountStep& step, bool directory) {
+    int& first = directory ? empty_cover_ : null_cover_;
+    if (first >= 0) {
+      return open_tree(first, "", kCloneTree | kAtEmptyPath);
+    }
+    int cover;
+    if (directory) {
+      source_.set(step.source);
+      cover = open_tree(built_.tmpfs[step.slot], source_.c_str(), kCloneTree);
+    } else {
+      cover = open_tree(AT_FDCWD, "/dev/null", kCloneTree | kNoFollow);
+      if (cover >= 0 && !is_device(cover, makedev(1, 3))) {
+        close(cover);
+        return -ENODEV;
+      }
+    }
+    int result = cover < 0 ? cover : mount_set(cover, kAttrReadOnly | kAttrNoSuid | kAttrNoExec, 0);
+    if (result < 0 && cover >= 0) {
+      close(cover);
+    }
+    return result < 0 ? result : cover;
   }
 
   bool mask(const MountStep& step) {
-    int target = open_beneath(root_, path_.c_str(), O_PATH);
-    if (target == -ENOENT) {
+    int parent = open_parent();
+    struct stat info {};
+    if (parent < 0 || fstatat(parent, leaf_, &info, AT_SYMLINK_NOFOLLOW) != 0) {
+      return (parent >= 0 && errno == ENOENT) ||
+             failure_.at("open", step.path, parent < 0 ? parent : -errno);
+    }
+    if ((step.flags & protocol::kStepOptional) != 0 && out_of_reach(info)) {
       return true;
     }
-    struct stat info {};
-    if (target < 0 || fstat(target, &info) != 0) {
-      return failure_.at("open", step.path, target < 0 ? target : -errno);
+    bool directory = S_ISDIR(info.st_mode);
+    int cover = make_cover(step, directory);
+    if (cover < 0) {
+      return failure_.at("hide", step.path, cover);
     }
-    int cover;
-    if (S_ISDIR(info.st_mode)) {
-      source_.add(step.source);
-      cover = open_tree(built_.tmpfs[step.slot], source_.c_str(), kCloneTree);
-    } else {
-      cover = open_tree(null_, "", kCloneTree | kAtEmptyPath);
+    int& first = directory ? empty_cover_ : null_cover_;
+    if (first < 0) {
+      first = fcntl(cover, F_DUPFD_CLOEXEC, 0);
     }
-    int result = cover < 0 ? cover : mount_set(cover, kAttrReadOnly | kAttrNoSuid | kAttrNoExec, 0);
-    result = result < 0 ? result : move_mount(cover, target);
-    if (cover >= 0) {
-      close(cover);
-    }
-    close(target);
+    int result = put(cover);
     return result >= 0 || failure_.at("hide", step.path, result);
   }
 
+  // Whether the kernel itself refuses this file to everybody in the sandbox: it belongs to a user and
+  // a group of the host that have no id here, so that no capability of the sandbox's counts for it,
+  // and it is open to its owner only.
+  static bool out_of_reach(const struct stat& info) {
+    constexpr unsigned kNobody = 65534;
+    return info.st_uid == kNobody && info.st_gid == kNobody && (info.st_mode & 0077) == 0;
+  }
+
   bool make_read_only(const MountStep& step) {
-    int target = open_beneath(root_, path_.c_str(), O_PATH);
-    if (target == -ENOENT) {
+    int parent = open_parent();
+    int mount = parent < 0 ? parent : open_tree(parent, leaf_, kCloneTree | kNoFollow | kAtRecursive);
+    if (mount == -ENOENT) {
       return true;
     }
-    int mount = target < 0 ? target : open_tree(target, "", kCloneTree | kAtEmptyPath | kAtRecursive);
     int result = mount < 0 ? mount : mount_set(mount, kAttrReadOnly, kAtRecursive);
-    result = result < 0 ? result : move_mount(mount, target);
-    if (mount >= 0) {
+    if (result >= 0) {
+      result = put(mount);
+    } else if (mount >= 0) {
       close(mount);
-    }
-    if (target >= 0) {
-      close(target);
     }
     return result >= 0 || failure_.at("make read-only", step.path, result);
   }
@@ -390,7 +436,7 @@ class RootBuilder {
   bool mount_overlay(const MountStep& step) {
     // The layers are named through descriptors, so no byte of a path can be read as an option.
     int slot = built_.tmpfs[step.slot];
-    source_.add(step.source);
+    source_.set(step.source);
     int lower = open(source_.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (lower < 0) {
       return failure_.at("open", step.source, -errno);
@@ -432,13 +478,12 @@ class RootBuilder {
     if (step.path.empty()) {  // the root itself
       return replace_root(step, mount);
     }
-    return make_target(step) && attach(step, mount, attributes(step) | kAttrNoDev);
+    return make_target(step) && attach(step, mount, attributes(step), kTmpfsAttributes);
   }
 
   // From here on the plan builds on `mount` instead of on the empty tmpfs.
   bool replace_root(const MountStep& step, int mount) {
-    Path staging;
-    staging.add(boot_.staging);
+    Name staging(boot_.staging);
     int target = open(staging.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
     int result = target < 0 ? -errno : move_mount(mount, target);
     if (target >= 0) {
@@ -447,6 +492,7 @@ class RootBuilder {
     if (result < 0) {
       return failure_.at("mount the image", step.source, result);
     }
+    forget_parent();
     close(root_);
     root_ = mount;
     return true;
@@ -470,19 +516,26 @@ class RootBuilder {
         here.st_dev != above.st_dev) {
       return failure_.at("check", "the new root", -EXDEV);
     }
-    close(null_);
-    close(root_);
+    forget_parent();
+    for (int fd : {root_, null_cover_, empty_cover_}) {
+      if (fd >= 0) {
+        close(fd);
+      }
+    }
     return true;
   }
 
   const protocol::Boot& boot_;
   BuiltRoot& built_;
   Failure& failure_;
-  Path path_;
-  Path source_;
+  Name path_;
+  Name source_;
+  Name parent_path_;
   const char* leaf_ = nullptr;
   int root_ = -1;
-  int null_ = -1;
+  int parent_ = -1;       // the directory `parent_path_` of the root, or -1
+  int null_cover_ = -1;   // mounted; what the next covers are cloned from
+  int empty_cover_ = -1;
   unsigned overlays_ = 0;
   unsigned texts_ = 0;
 };

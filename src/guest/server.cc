@@ -164,7 +164,8 @@ class Server {
 
   // The connection is over. Commands go on; in a one-shot sandbox everything ends with it.
   void drop(std::uint32_t index) {
-    if (guest_.one_shot()) {
+    // The maker leaves only after it has stored what it made; before that the sandbox is nobody's.
+    if (guest_.one_shot() || (index == 0 && !released_)) {
       _exit(0);
     }
     for (Command& command : guest_.commands) {
@@ -238,6 +239,12 @@ class Server {
         std::uint32_t grace = reader.u32();
         return reader.finished() && shut_down(grace);
       }
+      case FrameType::kDetach:
+        if (index == 0 && header.channel == 0) {
+          released_ = true;
+          return payload.empty();
+        }
+        return take_for_command(index, header, payload, reader);
       default:
         return take_for_command(index, header, payload, reader);
     }
@@ -507,6 +514,7 @@ class Server {
   }
 
   Guest& guest_;
+  bool released_ = false;
 };
 
 }  // namespace

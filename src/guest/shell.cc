@@ -107,7 +107,7 @@ int start_shell(Guest& guest, Shell& shell) {
   protocol::Start start;
   start.kind = protocol::StartKind::kExec;
   start.timeout_ms = protocol::kMaxTimeoutMs;
-  start.arguments = {5, {arguments, sizeof kArguments - 1 + sizeof kDriver + 5}};
+  start.arguments = {6, {arguments, sizeof kArguments - 1 + sizeof kDriver + 5}};
   static unsigned char payload[sizeof arguments + 256];
   protocol::Writer writer(payload);
   protocol::write_start(writer, start);

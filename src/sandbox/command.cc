@@ -57,70 +57,6 @@ std::string signal_words(int signal) {
          (name != nullptr ? std::string(" (SIG") + name + ")" : std::string());
 }
 
-ExecResult to_result(const protocol::Exit& end) {
-  ExecResult result;
-  result.cwd = std::string(end.cwd);
-  result.duration_ms = static_cast<std::int64_t>(end.duration_us / 1000);
-  result.oom_killed = (end.flags & protocol::kExitOutOfMemory) != 0;
-  result.shell_restarted = (end.flags & protocol::kExitShellRestarted) != 0;
-  result.signal = static_cast<int>(end.signal);
-  switch (end.kind) {
-    case protocol::EndKind::kExited:
-      result.exit_code = static_cast<int>(end.code);
-      if (result.exit_code != 0) {
-        result.reason = "exit status " + std::to_string(result.exit_code);
-      }
-      break;
-    case protocol::EndKind::kSignaled:
-      result.exit_code = 128 + result.signal;
-      result.reason = signal_words(result.signal);
-      break;
-    case protocol::EndKind::kTimedOut:
-      result.exit_code = kExitTimeout;
-      result.timed_out = true;
-      result.reason = "timed out";
-      break;
-    case protocol::EndKind::kKilled:
-      result.exit_code = 128 + SIGKILL;
-      result.signal = SIGKILL;
-      result.cancelled = true;
-      result.reason = "cancelled";
-      break;
-    case protocol::EndKind::kNotStarted: {
-      int reason = static_cast<int>(end.error_number);
-      result.exit_code = reason == ENOENT ? kExitNotFound : kExitNotExecutable;
-      result.reason = reason == ENOENT ? "command not found"
-                                       : std::string("cannot execute: ") + std::strerror(reason);
-      break;
-    }
-  }
-  if (result.oom_killed) {
-    result.reason = "out of memory";
-  }
-  return result;
-}
-
-Error to_error(std::string_view payload) {
-  protocol::Reader reader(
-      {reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
-  auto refusal = static_cast<protocol::Refusal>(reader.u32());
-  int error_number = static_cast<int>(reader.u32() & 0xfff);
-  std::string text(reader.text(protocol::kMaxReason));
-  if (!reader.finished()) {
-    return Error{Code::kGone, 0, "the sandbox's guest sent a malformed answer", {}};
-  }
-  switch (refusal) {
-    case protocol::Refusal::kTooMany:
-      return Error{Code::kResource, error_number, text, {}};
-    case protocol::Refusal::kUnknown:
-      return Error{Code::kNotFound, error_number, text, {}};
-    case protocol::Refusal::kNoShell:
-      return Error{Code::kUnsupported, error_number, text, {}};
-    default:
-      return Error{Code::kSystem, error_number, text, {}};
-  }
-}
-
 // One command from its start to its end.
 class Conversation {
  public:
@@ -282,7 +218,85 @@ class Conversation {
 
 }  // namespace
 
-Result<std::string> encode_start(const CommandRequest& request, bool with_input) {
+ExecResult to_result(const protocol::Exit& end) {
+  ExecResult result;
+  result.cwd = std::string(end.cwd);
+  result.duration_ms = static_cast<std::int64_t>(end.duration_us / 1000);
+  result.oom_killed = (end.flags & protocol::kExitOutOfMemory) != 0;
+  result.shell_restarted = (end.flags & protocol::kExitShellRestarted) != 0;
+  result.signal = static_cast<int>(end.signal);
+  switch (end.kind) {
+    case protocol::EndKind::kExited:
+      result.exit_code = static_cast<int>(end.code);
+      if (result.exit_code != 0) {
+        result.reason = "exit status " + std::to_string(result.exit_code);
+      }
+      break;
+    case protocol::EndKind::kSignaled:
+      result.exit_code = 128 + result.signal;
+      result.reason = signal_words(result.signal);
+      break;
+    case protocol::EndKind::kTimedOut:
+      result.exit_code = kExitTimeout;
+      result.timed_out = true;
+      result.reason = "timed out";
+      break;
+    case protocol::EndKind::kKilled:
+      result.exit_code = 128 + SIGKILL;
+      result.signal = SIGKILL;
+      result.cancelled = true;
+      result.reason = "cancelled";
+      break;
+    case protocol::EndKind::kNotStarted: {
+      int reason = static_cast<int>(end.error_number);
+      result.exit_code = reason == ENOENT ? kExitNotFound : kExitNotExecutable;
+      result.reason = reason == ENOENT ? "command not found"
+                                       : std::string("cannot execute: ") + std::strerror(reason);
+      break;
+    }
+  }
+  if (result.oom_killed) {
+    result.reason = "out of memory";
+  }
+  return result;
+}
+
+// A request is for a separate process or for the shell, and has only what that kind can have.
+Status check_kind(const CommandRequest& request) {
+  if (!request.arguments.empty() && !(request.shell_text.empty() && request.session.empty())) {
+    return Error{Code::kInvalid, 0, "arguments and a command for the shell in one request", {}};
+  }
+  if (request.arguments.empty() &&
+      (!request.environment.empty() || !request.workdir.empty() || request.terminal)) {
+    return Error{Code::kInvalid, 0,
+                 "a command in the shell has no environment, directory or terminal of its own", {}};
+  }
+  return {};
+}
+
+Error to_error(std::string_view payload) {
+  protocol::Reader reader(
+      {reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
+  auto refusal = static_cast<protocol::Refusal>(reader.u32());
+  int error_number = static_cast<int>(reader.u32() & 0xfff);
+  std::string text(reader.text(protocol::kMaxReason));
+  if (!reader.finished()) {
+    return Error{Code::kGone, 0, "the sandbox's guest sent a malformed answer", {}};
+  }
+  switch (refusal) {
+    case protocol::Refusal::kTooMany:
+      return Error{Code::kResource, error_number, text, {}};
+    case protocol::Refusal::kUnknown:
+      return Error{Code::kNotFound, error_number, text, {}};
+    case protocol::Refusal::kNoShell:
+      return Error{Code::kUnsupported, error_number, text, {}};
+    default:
+      return Error{Code::kSystem, error_number, text, {}};
+  }
+}
+
+Result<std::string> encode_start(const CommandRequest& request, Input input) {
+  CARREL_TRY(check_kind(request));
   CARREL_ASSIGN(std::string arguments, pack_strings(request.arguments, "arguments"));
   CARREL_ASSIGN(std::string environment,
                 pack_strings(request.environment, "environment variables"));
@@ -298,12 +312,26 @@ Result<std::string> encode_start(const CommandRequest& request, bool with_input)
   if (request.session.size() > protocol::kMaxName || request.workdir.size() > protocol::kMaxPath) {
     return Error{Code::kInvalid, 0, "the session's name or the directory is too long", {}};
   }
+  if (request.session.find('\0') != std::string::npos ||
+      request.workdir.find('\0') != std::string::npos) {
+    return Error{Code::kInvalid, 0, "a NUL byte in the session's name or in the directory", {}};
+  }
+  if (!request.workdir.empty() && request.workdir.front() != '/') {
+    return Error{Code::kInvalid, 0, "the directory '" + request.workdir + "' is not absolute", {}};
+  }
+  if (request.timeout.count() <= 0 ||
+      static_cast<std::uint64_t>(request.timeout.count()) > protocol::kMaxTimeoutMs) {
+    return Error{Code::kInvalid, 0,
+                 "a timeout of " + std::to_string(request.timeout.count()) +
+                     " ms is not between 1 ms and 30 days",
+                 {}};
+  }
   protocol::Start start;
   bool shell = request.arguments.empty();
   start.kind = shell ? protocol::StartKind::kShell : protocol::StartKind::kExec;
   start.flags = (request.terminal ? protocol::kStartTerminal : 0U) |
                 (request.merged ? protocol::kStartMerged : 0U) |
-                (with_input ? protocol::kStartStdin : 0U);
+                (input == Input::kFollows ? protocol::kStartStdin : 0U);
   start.timeout_ms = static_cast<std::uint64_t>(request.timeout.count());
   start.rows = request.rows;
   start.columns = request.columns;

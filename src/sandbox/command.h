@@ -28,8 +28,12 @@ struct CommandRequest {
   std::uint16_t columns = 80;
 };
 
-// Encodes the request; kInvalid or kResource with a clear sentence when it cannot be sent.
-Result<std::string> encode_start(const CommandRequest& request, bool with_input);
+// Whether frames with the command's stdin come after its start.
+enum class Input { kNone, kFollows };
+
+// Encodes the request; kInvalid or kResource with a clear sentence when it cannot be sent. What is
+// encoded is what the guest's parser accepts.
+Result<std::string> encode_start(const CommandRequest& request, Input input);
 
 // The caller's side of a running command. Descriptors are borrowed.
 struct CommandIo {
@@ -50,6 +54,11 @@ struct CommandIo {
   std::function<Wish()> on_wake;
   std::function<void(std::uint64_t id)> started;
 };
+
+// What a guest says about a command's end, and why it refused one, in the host's terms. The payload
+// of a refusal is hostile.
+ExecResult to_result(const protocol::Exit& end);
+Error to_error(std::string_view payload);
 
 // Sends a start (or follow) frame that was encoded before and serves the command until it ends.
 // kGone when the sandbox ended first. The guest is trusted with nothing: after the command's

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -12,7 +13,15 @@ namespace carrel::sandbox {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::size_t kReadSize = 64U << 10;
+
+// What is left until then, rounded up; 0 when it is over.
+int milliseconds_until(Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
+}
 
 Error malformed() {
   return Error{Code::kGone, 0, "the sandbox's guest sent something that is not a frame",
@@ -34,15 +43,20 @@ Status GuestStream::send(std::uint32_t channel, protocol::FrameType type,
   std::string frame(reinterpret_cast<const char*>(head.data()), head.size());
   frame += payload;
   std::string_view rest = frame;
+  const Clock::time_point deadline = Clock::now() + patience_;
   while (!rest.empty()) {
-    ssize_t n = ::send(fd_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+    ssize_t n = ::send(fd_.get(), rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0) {
       if (errno == EINTR) {
         continue;
       }
       if (errno == EAGAIN) {
+        const int left = milliseconds_until(deadline);
+        if (left == 0) {
+          return Error{Code::kTimeout, 0, "the sandbox's guest does not read", {}};
+        }
         pollfd wait{fd_.get(), POLLOUT, 0};
-        ::poll(&wait, 1, -1);
+        ::poll(&wait, 1, left);
         continue;
       }
       return Error{Code::kGone, 0, "the sandbox ended", {}};
@@ -89,17 +103,15 @@ Result<bool> GuestStream::next(GuestFrame& frame) {
 }
 
 Result<GuestFrame> GuestStream::wait(int timeout_ms) {
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  const Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
   GuestFrame frame;
   for (;;) {
     CARREL_ASSIGN(bool whole, next(frame));
     if (whole) {
       return frame;
     }
-    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     pollfd wait{fd_.get(), POLLIN, 0};
-    int ready = ::poll(&wait, 1, left.count() < 0 ? 0 : static_cast<int>(left.count()));
+    int ready = ::poll(&wait, 1, milliseconds_until(deadline));
     if (ready == 0) {
       return Error{Code::kTimeout, 0, "the sandbox's guest does not answer", {}};
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -27,8 +28,10 @@ class GuestStream {
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   void close() { fd_.reset(); }
+  void set_patience(std::chrono::milliseconds patience) { patience_ = patience; }
 
-  // Queues a frame; flush() sends. Blocks only when the guest does not read.
+  // Sends a frame. Blocks only while the guest does not read, and never longer than the patience:
+  // after that it is kTimeout, and the stream is of no use any more.
   Status send(std::uint32_t channel, protocol::FrameType type, std::string_view payload = {});
 
   // Reads what is there without blocking. kGone when the guest closed the stream.
@@ -44,6 +47,7 @@ class GuestStream {
 
  private:
   UniqueFd fd_;
+  std::chrono::milliseconds patience_{20'000};
   std::string buffer_;
   std::size_t start_ = 0;
 };

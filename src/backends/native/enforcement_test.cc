@@ -1,1 +1,157 @@
+#include "backends/native/enforcement.h"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace carrel::native {
+namespace {
+
+using kernel::CgroupSource;
+using policy::Protection;
+using testing::HasSubstr;
+
+// A host that gives everything.
+EnforcementFacts everything() {
+  EnforcementFacts facts;
+  facts.cgroup = {CgroupSource::kCgroupV2, CgroupSource::kCgroupV2, CgroupSource::kCgroupV2, true};
+  facts.landlock_abi = 7;
+  facts.root = true;
+  return facts;
+}
+
+// A host that gives an ordinary user no control group and has no Landlock.
+EnforcementFacts nothing() {
+  EnforcementFacts facts;
+  facts.why_no_memory = "the memory controller is not delegated";
+  facts.why_no_cpu = "the cpu controller is not delegated";
+  facts.why_no_pids = "the pids controller is not delegated";
+  return facts;
+}
+
+std::string by(const Enforcement& enforcement, const char* name) {
+  const Enforcement::Row* row = enforcement.find(name);
+  return row == nullptr ? "(no row)" : row->by;
+}
+
+std::string note(const Enforcement& enforcement, const char* name) {
+  const Enforcement::Row* row = enforcement.find(name);
+  return row == nullptr ? "(no row)" : row->note;
+}
+
+TEST(Enforcement, EveryProtectionHasOneRow) {
+  for (const EnforcementFacts& facts : {everything(), nothing()}) {
+    const Enforcement enforcement = describe({}, facts);
+    std::set<std::string> names;
+    for (const Enforcement::Row& row : enforcement.rows) {
+      EXPECT_TRUE(names.insert(row.name).second) << row.name << " is there twice";
+      EXPECT_FALSE(row.by.empty()) << row.name;
+    }
+    for (const char* name : {"isolation", "namespaces", "user", "capabilities", "no_new_privileges",
+                             "seccomp", "landlock", "root", "network", "memory", "cpu", "pids",
+                             "disk", "tmp"}) {
+      EXPECT_TRUE(names.contains(name)) << name;
+    }
+  }
+}
+
+TEST(Enforcement, UnknownNameHasNoRow) { EXPECT_EQ(describe({}, {}).find("magic"), nullptr); }
+
+TEST(Enforcement, ControlGroupsAreNamedByTheirVersion) {
+  EnforcementFacts facts = everything();
+  facts.cgroup.cpu = CgroupSource::kCgroupV1;
+  const Enforcement enforcement = describe({}, facts);
+  EXPECT_EQ(by(enforcement, "memory"), "cgroup v2");
+  EXPECT_EQ(by(enforcement, "cpu"), "cgroup v1");
+  EXPECT_EQ(by(enforcement, "pids"), "cgroup v2");
+  for (const char* name : {"memory", "cpu", "pids"}) {
+    EXPECT_EQ(note(enforcement, name), "") << name;
+  }
+}
+
+TEST(Enforcement, SubstitutesAreNamedWithTheReason) {
+  const Enforcement enforcement = describe({}, nothing());
+  EXPECT_EQ(by(enforcement, "memory"), "watchdog");
+  EXPECT_EQ(by(enforcement, "cpu"), "affinity");
+  EXPECT_EQ(by(enforcement, "pids"), "rlimit");
+  EXPECT_EQ(by(enforcement, "landlock"), "none");
+  EXPECT_THAT(note(enforcement, "memory"), HasSubstr("memory controller"));
+  EXPECT_THAT(note(enforcement, "cpu"), HasSubstr("cpu controller"));
+  EXPECT_THAT(note(enforcement, "pids"), HasSubstr("pids controller"));
+  EXPECT_THAT(note(enforcement, "landlock"), HasSubstr("no Landlock"));
+}
+
+TEST(Enforcement, SwapThatIsNotCountedIsSaid) {
+  EnforcementFacts facts = everything();
+  facts.cgroup.swap_accounted = false;
+  EXPECT_THAT(note(describe({}, facts), "memory"), HasSubstr("swap"));
+}
+
+TEST(Enforcement, LandlockIsNamedByItsVersion) {
+  EXPECT_EQ(by(describe({}, everything()), "landlock"), "abi 7");
+}
+
+TEST(Enforcement, OrdinaryUserKeepsItsGroupsAndIsTold) {
+  EXPECT_EQ(note(describe({}, everything()), "user"), "");
+  EXPECT_THAT(note(describe({}, nothing()), "user"), HasSubstr("supplementary groups"));
+}
+
+TEST(Enforcement, WritableRootIsNotCalledReadOnly) {
+  policy::Spec spec;
+  EXPECT_EQ(by(describe(spec, everything()), "root"), "read-only");
+  spec.root_mode = policy::RootMode::kThrowawayOverlay;
+  EXPECT_EQ(by(describe(spec, everything()), "root"), "throw-away overlay");
+}
+
+TEST(Required, EverythingIsGivenWhereTheHostHasIt) {
+  policy::Spec spec;
+  spec.required = {Protection::kMemory, Protection::kCpu, Protection::kPids, Protection::kDisk,
+                   Protection::kLandlock};
+  EXPECT_TRUE(check_required(spec, everything()).ok());
+}
+
+TEST(Required, NothingIsRefusedThatWasNotRequired) {
+  EXPECT_TRUE(check_required({}, nothing()).ok());
+}
+
+TEST(Required, MissingProtectionIsUnsupportedAndNamed) {
+  const std::vector<std::pair<Protection, std::string>> protections = {
+      {Protection::kMemory, "memory"},
+      {Protection::kCpu, "cpu"},
+      {Protection::kLandlock, "landlock"},
+  };
+  for (const auto& [protection, name] : protections) {
+    policy::Spec spec;
+    spec.required = {protection};
+    const Status status = check_required(spec, nothing());
+    ASSERT_FALSE(status.ok()) << name;
+    EXPECT_EQ(status.error().code, Code::kUnsupported) << name;
+    EXPECT_THAT(status.error().message, HasSubstr("'" + name + "'"));
+    EXPECT_THAT(status.error().hint, HasSubstr("doctor")) << name;
+    EXPECT_TRUE(check_required(spec, everything()).ok()) << name;
+  }
+}
+
+TEST(Required, ReasonIsInTheSentence) {
+  policy::Spec spec;
+  spec.required = {Protection::kCpu};
+  EXPECT_EQ(check_required(spec, nothing()).error().message,
+            "'cpu' is required and cannot be enforced here: the cpu controller is not delegated");
+}
+
+TEST(Required, OneThatIsGivenDoesNotHideOneThatIsMissing) {
+  policy::Spec spec;
+  spec.required = {Protection::kDisk, Protection::kPids, Protection::kMemory};
+  EnforcementFacts facts = everything();
+  facts.cgroup.memory = CgroupSource::kNone;
+  facts.why_no_memory = "no such controller";
+  const Status status = check_required(spec, facts);
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.error().message, HasSubstr("'memory'"));
+}
+
+}  // namespace
+}  // namespace carrel::native

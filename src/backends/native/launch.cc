@@ -167,34 +167,14 @@ void end(pid_t pid, const UniqueFd& pidfd) {
 // Everything that is decided before the sandbox's first process exists.
 struct Prepared {
   std::string boot;
-  std::optional<kernel::Cgroup> cgroup;
-  std::vector<UniqueFd> join;
+  SandboxGroups groups;
   std::optional<std::uint32_t> id_range;
   UniqueFd image;
   EnforcementFacts facts;
 };
 
-Result<std::optional<kernel::Cgroup>> make_group(const HostSetup& host,
-                                                 const LaunchRequest& request,
-                                                 EnforcementFacts& facts) {
-  using kernel::Controller;
-  facts.why_no_memory = host.cgroups.why_missing(Controller::kMemory);
-  facts.why_no_cpu = host.cgroups.why_missing(Controller::kCpu);
-  facts.why_no_pids = host.cgroups.why_missing(Controller::kPids);
-  if (host.cgroups.hierarchies().empty()) {
-    return std::optional<kernel::Cgroup>();
-  }
-  kernel::CgroupLimits limits;
-  limits.memory_bytes = request.spec.limits.memory_bytes;
-  limits.cpu_millis = request.spec.limits.cpu_millis;
-  limits.pids = request.spec.limits.pids + 1U;  // the guest itself
-  CARREL_ASSIGN(kernel::Cgroup group, kernel::Cgroup::create(host.cgroups, request.id, limits));
-  facts.cgroup = group.enforced();
-  return std::optional<kernel::Cgroup>(std::move(group));
-}
-
 std::string encode_boot(const LaunchRequest& request, const MountPlan& plan,
-                        const Prepared& prepared, std::size_t join_count) {
+                        const Prepared& prepared) {
   static const kernel::SeccompProgram guest_filter = kernel::compile(policy::guest_syscalls());
   static const kernel::SeccompProgram workload_filter =
       kernel::compile(policy::workload_syscalls());
@@ -205,12 +185,13 @@ std::string encode_boot(const LaunchRequest& request, const MountPlan& plan,
                (request.listener.valid() ? protocol::kBootListener : 0U) |
                (prepared.facts.landlock_abi > 0 ? protocol::kBootLandlock : 0U) |
                (spec.root_mode == policy::RootMode::kReadOnly ? 0U : protocol::kBootWritableRoot);
-  boot.join_descriptors = static_cast<std::uint32_t>(join_count);
+  boot.join_descriptors = static_cast<std::uint32_t>(prepared.groups.work_join.size());
   boot.hostname = spec.hostname;
   boot.staging = plan.staging;
   boot.uid = kInnerId;
   boot.gid = kInnerId;
-  boot.processes = spec.limits.pids + 1;  // the guest counts, it has the same user
+  // The guest, the spawner and a minder count too: they have the same user.
+  boot.processes = spec.limits.pids + (request.lifetime == Lifetime::kOneShot ? 1 : 3);
   boot.open_files = spec.limits.open_files;
   boot.file_bytes = kLargestFile;
   if (prepared.facts.cgroup.memory == kernel::CgroupSource::kNone) {
@@ -243,18 +224,21 @@ Result<Prepared> prepare(storage::Home& home, const HostSetup& host,
   Prepared prepared;
   prepared.facts.landlock_abi = host.landlock_abi;
   prepared.facts.root = ::geteuid() == 0;
-  CARREL_ASSIGN(prepared.cgroup, make_group(host, request, prepared.facts));
+  using kernel::Controller;
+  prepared.facts.why_no_memory = host.cgroups.why_missing(Controller::kMemory);
+  prepared.facts.why_no_cpu = host.cgroups.why_missing(Controller::kCpu);
+  prepared.facts.why_no_pids = host.cgroups.why_missing(Controller::kPids);
+  CARREL_ASSIGN(prepared.groups,
+                make_groups(host.cgroups, request.id, request.spec.limits, request.lifetime));
+  prepared.facts.cgroup = prepared.groups.enforced;
   CARREL_TRY(check_required(request.spec, prepared.facts));
-  if (prepared.cgroup.has_value()) {
-    CARREL_ASSIGN(prepared.join, prepared.cgroup->join_fds());
-  }
   Identity identity;
   identity.uid = kInnerId;
   identity.gid = kInnerId;
   identity.machine_id = storage::random_hex(32);
   identity.cpus = std::min(host.cpus, (request.spec.limits.cpu_millis + 999) / 1000);
   CARREL_ASSIGN(MountPlan plan, plan_mounts(request.spec, host.tree, identity, request.lifetime));
-  prepared.boot = encode_boot(request, plan, prepared, 0);
+  prepared.boot = encode_boot(request, plan, prepared);
   CARREL_ASSIGN(prepared.image, guest::open_image());
   if (prepared.facts.root) {
     CARREL_ASSIGN(std::uint32_t range, home.claim_ids(request.id, kRanges));
@@ -304,7 +288,7 @@ Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchReques
   UniqueFd report_write(report[1]);
 
   std::vector<int> join;
-  for (const UniqueFd& fd : prepared.join) {
+  for (const UniqueFd& fd : prepared.groups.join) {
     join.push_back(fd.get());
   }
   ChildPlan plan;
@@ -317,7 +301,7 @@ Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchReques
   CloneRequest clone;
   clone.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
                 CLONE_NEWUTS | CLONE_CLEAR_SIGHAND;
-  clone.cgroup = prepared.cgroup.has_value() ? prepared.cgroup->clone_into_fd() : -1;
+  clone.cgroup = prepared.groups.clone_into;
   int raw_pidfd = -1;
   pid_t pid = clone_guest(clone, plan, &raw_pidfd);
   if (pid < 0) {
@@ -341,6 +325,9 @@ Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchReques
     if (request.listener.valid()) {
       descriptors.push_back(request.listener.get());
     }
+    for (const UniqueFd& fd : prepared.groups.work_join) {
+      descriptors.push_back(fd.get());
+    }
     return send_boot(host_end.get(), prepared.boot, descriptors);
   };
   Status started = start();
@@ -355,7 +342,7 @@ Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchReques
     return error;
   }
   launched.stream = sandbox::GuestStream(std::move(host_end));
-  launched.cgroup = std::move(prepared.cgroup);
+  launched.groups = std::move(prepared.groups);
   launched.id_range = prepared.id_range;
   launched.enforcement = describe(request.spec, prepared.facts);
   return launched;

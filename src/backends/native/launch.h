@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/native/enforcement.h"
+#include "backends/native/groups.h"
 #include "backends/native/mount_plan.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -26,7 +27,7 @@ struct Launched {
   pid_t pid = 0;
   UniqueFd pidfd;
   sandbox::GuestStream stream;
-  std::optional<kernel::Cgroup> cgroup;
+  SandboxGroups groups;
   std::optional<std::uint32_t> id_range;
   Enforcement enforcement;
 };

@@ -23,25 +23,31 @@ constexpr std::uint8_t kUpperSlot = 2;  // what is written to a writable root
 constexpr std::uint8_t kGuestSlot = 3;  // the shells' pipes
 constexpr std::uint64_t kGuestTmpfsBytes = 16U << 20;
 
-// What a program can read in /proc beyond its own processes and that tells about the host.
+// What a program can read in /proc beyond its own processes and that tells about the host. These are
+// hidden in every sandbox.
 constexpr std::array kHiddenFiles = {
-    "kcore",      "keys",        "key-users",  "kallsyms",     "kmsg",      "kpagecount",
-    "kpageflags", "kpagecgroup", "interrupts", "softirqs",     "modules",   "timer_list",
-    "timer_stats", "sched_debug", "schedstat", "latency_stats", "sysrq-trigger", "slabinfo",
-    "vmallocinfo", "vmstat",     "zoneinfo",   "buddyinfo",    "pagetypeinfo", "diskstats",
-    "partitions", "swaps",       "config.gz",  "mtrr",         "iomem",     "ioports"};
+    "kcore",    "keys",      "key-users", "kallsyms",   "sysrq-trigger", "timer_list",
+    "modules",  "interrupts", "softirqs", "sched_debug", "schedstat",    "timer_stats",
+    "vmstat",   "zoneinfo",  "buddyinfo", "diskstats",  "partitions",    "swaps",
+    "config.gz", "mtrr",     "latency_stats"};
+// The kernel opens these to the host's root only, and there is nobody with its id in a sandbox. They
+// are hidden where that is not so; every mount that is not needed makes the sandbox start sooner.
+constexpr std::array kPrivateFiles = {"kmsg",     "kpagecount",  "kpageflags", "kpagecgroup", "iomem",
+                                      "ioports",  "slabinfo",    "vmallocinfo", "pagetypeinfo"};
 constexpr std::array kHiddenDirectories = {"acpi", "asound", "scsi", "bus",
                                            "fs",   "irq",    "driver", "dynamic_debug"};
 
 // Writes steps one after the other.
 class Plan {
  public:
+  Plan() { steps_.reserve(8192); }
   void add(const MountStep& step) {
-    std::string room(step.path.size() + step.source.size() + 64, '\0');
-    protocol::Writer writer({reinterpret_cast<unsigned char*>(room.data()), room.size()});
+    const std::size_t start = steps_.size();
+    steps_.resize(start + step.path.size() + step.source.size() + 64);
+    protocol::Writer writer(
+        {reinterpret_cast<unsigned char*>(steps_.data()) + start, steps_.size() - start});
     protocol::write_step(writer, step);
-    room.resize(writer.size());
-    steps_ += room;
+    steps_.resize(start + writer.size());
   }
   void directory(std::string_view path, std::uint32_t mode = 0755) {
     MountStep step;
@@ -82,7 +88,7 @@ class Plan {
     step.path = what;
     add(step);
   }
-  // A directory of a tmpfs, mounted at `path`.
+  // A directory of a tmpfs, mounted at `path`, which must exist.
   void attach(std::uint8_t slot, std::string_view name, std::string_view path, std::uint32_t mode,
               std::uint32_t flags = 0) {
     MountStep made;
@@ -91,7 +97,6 @@ class Plan {
     made.source = name;
     made.mode = mode;
     add(made);
-    directory(path);
     MountStep step;
     step.kind = StepKind::kAttach;
     step.slot = slot;
@@ -110,10 +115,11 @@ class Plan {
     step.flags = protocol::kStepIsFile | protocol::kStepNoExec;
     add(step);
   }
-  void simple(StepKind kind, std::string_view path) {
+  void simple(StepKind kind, std::string_view path, std::uint32_t flags = 0) {
     MountStep step;
     step.kind = kind;
     step.path = path;
+    step.flags = flags;
     step.slot = kTmpSlot;
     step.source = "empty";
     add(step);
@@ -162,7 +168,6 @@ void add_etc(Plan& plan, const policy::Spec& spec, const Identity& identity) {
 }
 
 void add_dev(Plan& plan) {
-  plan.directory("dev");
   plan.device("/dev/null", "dev/null", 1, 3);
   plan.device("/dev/zero", "dev/zero", 1, 5);
   plan.device("/dev/full", "dev/full", 1, 7);
@@ -175,6 +180,8 @@ void add_dev(Plan& plan) {
   plan.link("dev/stdin", "/proc/self/fd/0");
   plan.link("dev/stdout", "/proc/self/fd/1");
   plan.link("dev/stderr", "/proc/self/fd/2");
+  plan.directory("dev/shm");
+  plan.attach(kTmpSlot, "shm", "dev/shm", 01777, protocol::kStepNoExec);
 }
 
 std::string memory_text(std::uint64_t bytes) {
@@ -194,11 +201,13 @@ std::string stat_text(std::uint32_t cpus) {
   return text + "intr 0\nctxt 0\nbtime 0\nprocesses 0\nprocs_running 1\nprocs_blocked 0\n";
 }
 
-// A new proc, with what tells about the host hidden or replaced by text of the sandbox's own.
-void add_proc(Plan& plan, const policy::Spec& spec, const Identity& identity) {
-  plan.simple(StepKind::kProc, "proc");
+// What tells about the host in the new proc is hidden or replaced by text of the sandbox's own.
+void cover_proc(Plan& plan, const policy::Spec& spec, const Identity& identity) {
   for (const char* name : kHiddenFiles) {
     plan.simple(StepKind::kMask, std::string("proc/") + name);
+  }
+  for (const char* name : kPrivateFiles) {
+    plan.simple(StepKind::kMask, std::string("proc/") + name, protocol::kStepOptional);
   }
   for (const char* name : kHiddenDirectories) {
     plan.simple(StepKind::kMask, std::string("proc/") + name);
@@ -227,8 +236,10 @@ void add_host_image(Plan& plan, const policy::Spec& spec, const HostTree& host) 
   for (const auto& [name, target] : host.links) {
     plan.link(name, target);
   }
-  plan.directory("etc");
-  plan.directory("var");
+}
+
+// What of the host's /etc is part of the image `host`.
+void add_host_etc(Plan& plan, const HostTree& host) {
   plan.link("etc/os-release", "../usr/lib/os-release");
   plan.link("etc/mtab", "../proc/self/mounts");
   plan.directory("etc/ssl");
@@ -311,32 +322,35 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   if (lifetime == Lifetime::kLongLived) {
     plan.tmpfs(kGuestSlot, kGuestTmpfsBytes, "the guest");
   }
+  // Steps in the same directory follow one another: the guest keeps it open.
+  const std::string home = "home/" + spec.user;
   if (from_directory) {
     plan.overlay(source, "");
-    plan.directory("etc");
   } else {
     add_host_image(plan, spec, host);
   }
-  add_etc(plan, spec, identity);
-  add_dev(plan);
-  add_proc(plan, spec, identity);
-  const std::string home = "home/" + spec.user;
-  plan.directory("home");
+  for (const char* name : {"etc", "var", "dev", "home", "mnt", "opt", "srv", "sys", "workspace",
+                           "tmp", "run"}) {
+    plan.directory(name);
+  }
   plan.directory("root", 0700);
-  plan.directory("var");
-  plan.directory("mnt");
-  plan.directory("opt");
-  plan.directory("srv");
-  plan.directory("sys");
   plan.attach(kDiskSlot, "workspace", "workspace", 0755);
+  plan.attach(kTmpSlot, "tmp", "tmp", 01777);
+  plan.attach(kTmpSlot, "run", "run", 0755, protocol::kStepNoExec);
+  plan.simple(StepKind::kProc, "proc");
+  plan.directory(home);
+  plan.attach(kDiskSlot, "home", home, 0755);
+  plan.directory("var/tmp");
+  plan.attach(kTmpSlot, "var-tmp", "var/tmp", 01777);
   if (!spec.code.empty()) {
     plan.replace(kDiskSlot, "workspace/code", spec.code, protocol::kStepIsFile);
   }
-  plan.attach(kDiskSlot, "home", home, 0755);
-  plan.attach(kTmpSlot, "tmp", "tmp", 01777);
-  plan.attach(kTmpSlot, "shm", "dev/shm", 01777, protocol::kStepNoExec);
-  plan.attach(kTmpSlot, "run", "run", 0755, protocol::kStepNoExec);
-  plan.attach(kTmpSlot, "var-tmp", "var/tmp", 01777);
+  add_etc(plan, spec, identity);
+  if (!from_directory) {
+    add_host_etc(plan, host);
+  }
+  add_dev(plan);
+  cover_proc(plan, spec, identity);
   result.writable = {"/workspace", "/" + home, "/tmp", "/dev/shm", "/run", "/var/tmp"};
   if (spec.root_mode == policy::RootMode::kReadOnly) {
     plan.simple(StepKind::kSealRoot, "");

@@ -52,7 +52,8 @@ Result<sandbox::ExecResult> run_once(storage::Home& home, const OneShot& job,
                                      const EnforcementListener& listener) {
   CARREL_ASSIGN(HostSetup host, look_at_setup(home, job.spec));
   sweep(home, host.cgroups);
-  CARREL_ASSIGN(std::string start, sandbox::encode_start(job.command, io.input >= 0));
+  const auto input = io.input >= 0 ? sandbox::Input::kFollows : sandbox::Input::kNone;
+  CARREL_ASSIGN(std::string start, sandbox::encode_start(job.command, input));
   LaunchRequest request;
   request.id = storage::make_id();
   request.spec = job.spec;
@@ -69,14 +70,14 @@ Result<sandbox::ExecResult> run_once(storage::Home& home, const OneShot& job,
   auto result = sandbox::serve_command(box.stream, protocol::FrameType::kStart, start,
                                        job.command.timeout, io);
   end_sandbox(box);
-  if (box.cgroup.has_value()) {
+  if (box.groups.box.has_value()) {
     if (result.ok()) {
-      add_group_facts(*box.cgroup, job.spec.limits, result.value());
-    } else if (result.error().code == Code::kGone && box.cgroup->oom_kills() > 0) {
+      add_group_facts(*box.groups.box, job.spec.limits, result.value());
+    } else if (result.error().code == Code::kGone && box.groups.box->oom_kills() > 0) {
       result.error().message = "the sandbox ended: out of memory";
       result.error().code = Code::kResource;
     }
-    Status removed = box.cgroup->remove();
+    Status removed = box.groups.box->remove();
     if (!removed.ok()) {
       return removed.error();
     }

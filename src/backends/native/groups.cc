@@ -1,0 +1,69 @@
+#include "backends/native/groups.h"
+
+#include <utility>
+
+namespace carrel::native {
+
+namespace {
+
+// The guest's own share: its rings, its clients' buffers and the shells' pipes.
+constexpr std::uint64_t kGuestMemory = 96ULL << 20;
+// Beside what the user counts there are the guest (one-shot), or the spawner and the minder of the
+// default shell (long-lived).
+constexpr std::uint64_t kOwnProcesses = 1;
+constexpr std::uint64_t kOwnWorkers = 2;
+
+kernel::CgroupLimits workload_limits(const policy::Limits& limits, std::uint64_t own) {
+  kernel::CgroupLimits result;
+  result.memory_bytes = limits.memory_bytes;
+  result.cpu_millis = limits.cpu_millis;
+  result.pids = limits.pids + own;
+  return result;
+}
+
+}  // namespace
+
+void SandboxGroups::release() {
+  for (std::optional<kernel::Cgroup>* group : {&work, &guest, &box}) {
+    if (group->has_value()) {
+      (*group)->release();
+    }
+  }
+}
+
+Result<SandboxGroups> make_groups(const kernel::CgroupLayout& layout, const std::string& id,
+                                  const policy::Limits& limits, Lifetime lifetime) {
+  SandboxGroups groups;
+  if (layout.hierarchies().empty()) {
+    return groups;
+  }
+  if (lifetime == Lifetime::kOneShot) {
+    CARREL_ASSIGN(kernel::Cgroup box,
+                  kernel::Cgroup::create(layout, id, workload_limits(limits, kOwnProcesses)));
+    groups.enforced = box.enforced();
+    CARREL_ASSIGN(groups.join, box.join_fds());
+    groups.box.emplace(std::move(box));
+    groups.clone_into = groups.box->clone_into_fd();
+    return groups;
+  }
+  CARREL_ASSIGN(kernel::Cgroup box, kernel::Cgroup::create(layout, id, {}));
+  groups.box.emplace(std::move(box));
+  CARREL_ASSIGN(kernel::Cgroup work,
+                groups.box->subgroup(kWorkLeaf, workload_limits(limits, kOwnWorkers)));
+  groups.work.emplace(std::move(work));
+  groups.enforced = groups.work->enforced();
+  kernel::CgroupLimits own;
+  own.memory_bytes = kGuestMemory;
+  CARREL_ASSIGN(kernel::Cgroup guest, groups.box->subgroup(kGuestLeaf, own));
+  groups.guest.emplace(std::move(guest));
+  CARREL_ASSIGN(groups.join, groups.guest->join_fds());
+  groups.clone_into = groups.guest->clone_into_fd();
+  CARREL_ASSIGN(groups.work_join, groups.work->join_fds());
+  CARREL_ASSIGN(UniqueFd procs, groups.work->procs_fd());
+  if (procs.valid()) {
+    groups.work_join.push_back(std::move(procs));
+  }
+  return groups;
+}
+
+}  // namespace carrel::native

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/native/mount_plan.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "kernel/cgroup.h"
+#include "policy/spec.h"
+
+namespace carrel::native {
+
+inline constexpr char kWorkLeaf[] = "work";
+inline constexpr char kGuestLeaf[] = "guest";
+
+// The control groups of one sandbox. A one-shot has one group for everything: it ends with its
+// command. A long-lived one has two leaves, so that the guest survives what the workload's limits
+// do to the workload, and so that the workload can be frozen without it.
+struct SandboxGroups {
+  std::optional<kernel::Cgroup> box;    // absent where the host gives no control groups at all
+  std::optional<kernel::Cgroup> work;   // long-lived only
+  std::optional<kernel::Cgroup> guest;  // long-lived only
+  kernel::CgroupEnforcement enforced;
+
+  // Where the guest is born, and the files to which it writes "0" first.
+  int clone_into = -1;
+  std::vector<UniqueFd> join;
+  // The files to which the workload's first process writes "0".
+  std::vector<UniqueFd> work_join;
+
+  // The group that holds the workload's limits.
+  [[nodiscard]] const kernel::Cgroup* limited() const {
+    return work.has_value() ? &*work : (box.has_value() ? &*box : nullptr);
+  }
+  // Leaves the groups to whoever cleans up.
+  void release();
+};
+
+Result<SandboxGroups> make_groups(const kernel::CgroupLayout& layout, const std::string& id,
+                                  const policy::Limits& limits, Lifetime lifetime);
+
+}  // namespace carrel::native

@@ -1,0 +1,50 @@
+#include "backends/native/keeper.h"
+#include "backends/native/keeper_client.h"
+#include "backends/native/remains.h"
+#include "cli/context.h"
+#include "cli/output.h"
+#include "cli/sandbox_spec.h"
+#include "policy/size.h"
+#include "storage/home.h"
+
+namespace carrel::cli {
+
+int create_command(const Context& context) {
+  auto spec = sandbox_spec(context.arguments, policy::Operation::kCreate);
+  if (!spec.ok()) {
+    return fail(context, spec.error());
+  }
+  auto home = storage::Home::open();
+  if (!home.ok()) {
+    return fail(context, home.error());
+  }
+  native::sweep_boxes(home.value());
+  native::CreateRequest request;
+  request.spec = std::move(spec.value());
+  request.name = std::string(context.arguments.value(OptionId::kName).value_or(""));
+  if (auto lease = context.arguments.value(OptionId::kLease); lease.has_value()) {
+    auto duration = policy::parse_duration({"--lease", *lease});
+    if (!duration.ok()) {
+      return fail(context, duration.error());
+    }
+    request.lease_ms = static_cast<std::uint64_t>(duration.value().count());
+  }
+  auto id = native::create_sandbox(home.value(), request);
+  if (!id.ok()) {
+    return fail(context, id.error());
+  }
+  print(context.json() ? "{\"id\":" + json_string(id.value()) +
+                             ",\"name\":" + json_string(request.name) + "}\n"
+                       : id.value() + "\n");
+  return 0;
+}
+
+int keeper_command(const Context& context) {
+  auto home = storage::Home::open();
+  if (!home.ok()) {
+    return fail(context, home.error());
+  }
+  return native::run_keeper(home.value(), 3);
+}
+
+}  // namespace carrel::cli

@@ -1,0 +1,97 @@
+#include <unistd.h>
+
+#include "cli/box.h"
+#include "cli/context.h"
+#include "cli/foreground.h"
+#include "cli/output.h"
+#include "policy/names.h"
+
+namespace carrel::cli {
+
+namespace {
+
+// Starts the command and leaves it: prints its number, with which `logs` finds its output.
+int start_and_leave(const Context& context, Connection& connection,
+                    const sandbox::CommandRequest& request) {
+  auto payload = sandbox::encode_start(request, sandbox::Input::kNone);
+  if (!payload.ok()) {
+    return fail(context, payload.error());
+  }
+  Status sent = connection.stream.send(1, protocol::FrameType::kStart, payload.value());
+  if (!sent.ok()) {
+    return fail(context, sent.error());
+  }
+  auto frame = connection.stream.wait(10'000);
+  if (!frame.ok()) {
+    return fail(context, frame.error());
+  }
+  protocol::Reader reader({reinterpret_cast<const unsigned char*>(frame.value().payload.data()),
+                           frame.value().payload.size()});
+  std::uint64_t id = reader.u64();
+  if (frame.value().type != protocol::FrameType::kStarted || !reader.ok()) {
+    return fail(context, Error{Code::kResource, 0, "the command could not be started", {}});
+  }
+  print(context.json() ? "{\"command\":" + std::to_string(id) + "}\n" : std::to_string(id) + "\n");
+  return 0;
+}
+
+// --env and --workdir of this one command.
+Status take_settings(const Context& context, sandbox::CommandRequest& request) {
+  for (const Arguments::GivenSetting& given : context.arguments.settings) {
+    const policy::Given value{given.name, given.value};
+    if (given.setting->name == "env") {
+      CARREL_ASSIGN(policy::EnvironmentVariable variable, policy::parse_variable(value));
+      request.environment.push_back(variable.name + "=" + variable.value);
+    } else if (given.setting->name == "workdir") {
+      CARREL_ASSIGN(request.workdir, policy::normalize_path(value));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+int exec_command(const Context& context) {
+  auto connection = connect(context);
+  if (!connection.ok()) {
+    return fail(context, connection.error());
+  }
+  sandbox::CommandRequest request;
+  for (std::string_view word : context.arguments.command_line) {
+    request.arguments.emplace_back(word);
+  }
+  request.timeout = timeout_for(context, connection.value().record);
+  Status taken = take_settings(context, request);
+  if (!taken.ok()) {
+    return fail(context, taken.error());
+  }
+  if (context.arguments.has(OptionId::kDetach)) {
+    return start_and_leave(context, connection.value(), request);
+  }
+  request.merged = context.arguments.has(OptionId::kMergeOutput);
+  request.terminal = context.arguments.has(OptionId::kTty);
+  if (request.terminal) {
+    Foreground::terminal_size(request.rows, request.columns);
+    request.environment.insert(request.environment.begin(), "TERM=xterm-256color");
+  }
+  int input = context.arguments.has(OptionId::kNoStdin) ? -1 : STDIN_FILENO;
+  return run_in_box(context, connection.value(), std::move(request), input);
+}
+
+int attach_command(const Context& context) {
+  auto connection = connect(context);
+  if (!connection.ok()) {
+    return fail(context, connection.error());
+  }
+  sandbox::CommandRequest request;
+  request.arguments = {"bash", "-i"};
+  // A person's shell has no deadline of its own; it ends with the sandbox or with the connection.
+  request.timeout = std::chrono::milliseconds(protocol::kMaxTimeoutMs);
+  request.terminal = true;
+  request.environment = {"TERM=xterm-256color", "PS1=\\u@" + connection.value().record.id.substr(0, 8) +
+                                                    ":\\w\\$ "};
+  Foreground::terminal_size(request.rows, request.columns);
+  return run_in_box(context, connection.value(), std::move(request), STDIN_FILENO);
+}
+
+}  // namespace carrel::cli

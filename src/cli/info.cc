@@ -1,0 +1,111 @@
+#include <nlohmann/json.hpp>
+
+#include "backends/native/remains.h"
+#include "cli/context.h"
+#include "cli/output.h"
+#include "cli/table.h"
+#include "policy/settings.h"
+#include "policy/spec_json.h"
+#include "storage/box.h"
+#include "storage/home.h"
+#include "storage/state.h"
+
+namespace carrel::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The row of the sandbox that was named, also of one that has ended.
+Result<storage::SandboxRow> find_row(storage::Home& home, const std::string& named) {
+  CARREL_ASSIGN(storage::State state, storage::State::open(home));
+  auto record = storage::find_box(home, named);
+  if (!record.ok() && record.error().code == Code::kInvalid) {
+    return record.error();
+  }
+  CARREL_ASSIGN(auto rows, state.list(storage::State::Which::kAll));
+  const storage::SandboxRow* found = nullptr;
+  for (const storage::SandboxRow& row : rows) {
+    const bool exact = record.ok() ? row.id == record.value().id
+                                   : row.id == named || row.name == named ||
+                                         (named.size() >= 4 && row.id.starts_with(named));
+    if (exact) {
+      found = &row;
+    }
+  }
+  if (found == nullptr) {
+    return Error{Code::kNotFound, 0, "Sandbox " + named + " not found",
+                 "'carrel ls --all' shows the ones there are"};
+  }
+  return *found;
+}
+
+Json settings_json(const std::string& spec_text) {
+  Json settings = Json::object();
+  auto spec = policy::spec_from_json(spec_text);
+  if (spec.ok()) {
+    for (const policy::SettingValue& value : policy::dump_settings(spec.value())) {
+      settings[std::string(value.name)] = value.value;
+    }
+  }
+  return settings;
+}
+
+void show_enforcement(const Json& rows) {
+  std::vector<std::vector<std::string>> lines;
+  for (const Json& row : rows) {
+    lines.push_back({row.value("name", ""), row.value("by", ""), row.value("note", "")});
+  }
+  print(table(lines));
+}
+
+}  // namespace
+
+int info_command(const Context& context) {
+  auto home = storage::Home::open();
+  if (!home.ok()) {
+    return fail(context, home.error());
+  }
+  native::sweep_boxes(home.value());
+  auto found = find_row(home.value(), std::string(context.arguments.operands.front()));
+  if (!found.ok()) {
+    return fail(context, found.error());
+  }
+  const storage::SandboxRow& row = found.value();
+  Json enforcement = Json::parse(row.enforcement, nullptr, false);
+  if (!enforcement.is_array()) {
+    enforcement = Json::array();
+  }
+  if (context.json()) {
+    Json object{{"id", row.id},           {"name", row.name},
+                {"state", row.state},     {"backend", "native"},
+                {"isolation", "namespace"}, {"created_ms", row.created_ms},
+                {"ended_ms", row.ended_ms}, {"reason", row.reason}};
+    object["settings"] = settings_json(row.spec);
+    object["enforcement"] = enforcement;
+    print(object.dump() + "\n");
+    return 0;
+  }
+  if (context.arguments.has(OptionId::kEnforcement)) {
+    show_enforcement(enforcement);
+    return 0;
+  }
+  std::vector<std::vector<std::string>> lines = {
+      {"id", row.id},
+      {"name", row.name.empty() ? "-" : row.name},
+      {"state", row.state},
+      {"backend", "native (namespaces; the host's kernel is shared)"},
+      {"age", age(storage::wall_clock_ms() - row.created_ms)},
+  };
+  if (!row.reason.empty()) {
+    lines.push_back({"ended", row.reason});
+  }
+  const Json settings = settings_json(row.spec);
+  for (const auto& [name, value] : settings.items()) {
+    lines.push_back({name, value.get<std::string>()});
+  }
+  print(table(lines));
+  return 0;
+}
+
+}  // namespace carrel::cli

@@ -1,0 +1,57 @@
+#include <string>
+#include <vector>
+
+#include "backends/native/remains.h"
+#include "cli/context.h"
+#include "cli/output.h"
+#include "storage/box.h"
+#include "storage/home.h"
+
+namespace carrel::cli {
+
+namespace {
+constexpr int kGraceMs = 2000;
+}
+
+int remove_command(const Context& context) {
+  const Arguments& arguments = context.arguments;
+  auto home = storage::Home::open();
+  if (!home.ok()) {
+    return fail(context, home.error());
+  }
+  native::sweep_boxes(home.value());
+  std::vector<std::string> names(arguments.operands.begin(), arguments.operands.end());
+  if (arguments.has(OptionId::kAll)) {
+    names = storage::box_ids(home.value());
+  } else if (names.empty()) {
+    return fail(context, Error{Code::kInvalid, 0, "rm needs the id of a sandbox, or --all", {}});
+  }
+  int status = 0;
+  std::string removed;
+  for (const std::string& name : names) {
+    auto record = storage::find_box(home.value(), name);
+    Status done = record.ok() ? native::remove_sandbox(home.value(), record.value(),
+                                                       arguments.has(OptionId::kForce) ? 0 : kGraceMs,
+                                                       "it was removed")
+                              : Status{record.error()};
+    // Removing what is not there is what was wanted, if --force or --all says so.
+    const bool missing = !done.ok() && done.error().code == Code::kNotFound;
+    if (!done.ok() && !(missing && (arguments.has(OptionId::kForce) ||
+                                    arguments.has(OptionId::kAll)))) {
+      status = fail(context, done.error());
+      continue;
+    }
+    if (record.ok()) {
+      removed += (removed.empty() ? "" : ",") + json_string(record.value().id);
+      if (!context.json()) {
+        print(record.value().id + "\n");
+      }
+    }
+  }
+  if (context.json() && status == 0) {
+    print("{\"removed\":[" + removed + "]}\n");
+  }
+  return status;
+}
+
+}  // namespace carrel::cli

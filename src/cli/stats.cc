@@ -1,0 +1,81 @@
+#include <nlohmann/json.hpp>
+
+#include "backends/native/groups.h"
+#include "backends/native/launch.h"
+#include "cli/context.h"
+#include "cli/output.h"
+#include "cli/table.h"
+#include "policy/size.h"
+#include "storage/box.h"
+#include "storage/home.h"
+
+namespace carrel::cli {
+
+namespace {
+
+Result<kernel::CgroupUsage> usage_of(const storage::Home& home, const storage::BoxRecord& record) {
+  policy::Spec spec;
+  spec.cgroup_parent = record.cgroup_parent;
+  CARREL_ASSIGN(native::HostSetup host, native::look_at_setup(home, spec));
+  auto group =
+      kernel::Cgroup::open(host.cgroups, record.id, kernel::CgroupOwnership::kBorrowed);
+  if (!group.ok()) {
+    if (group.error().code == Code::kNotFound) {
+      return Error{Code::kUnsupported, 0,
+                   "this host gives no control groups, so nothing counts the sandbox's usage",
+                   "run 'carrel doctor'"};
+    }
+    return group.error();
+  }
+  CARREL_ASSIGN(kernel::Cgroup work, group.value().open_subgroup(
+                                         native::kWorkLeaf, kernel::CgroupOwnership::kBorrowed));
+  return work.usage();
+}
+
+}  // namespace
+
+int stats_command(const Context& context) {
+  auto home = storage::Home::open();
+  if (!home.ok()) {
+    return fail(context, home.error());
+  }
+  auto record =
+      storage::find_box(home.value(), std::string(context.arguments.operands.front()));
+  if (!record.ok()) {
+    return fail(context, record.error());
+  }
+  auto usage = usage_of(home.value(), record.value());
+  if (!usage.ok()) {
+    return fail(context, usage.error());
+  }
+  const kernel::CgroupUsage& now = usage.value();
+  if (context.json()) {
+    nlohmann::ordered_json object;
+    auto add = [&](const char* name, const std::optional<std::uint64_t>& value) {
+      object[name] = value.has_value() ? nlohmann::ordered_json(*value) : nullptr;
+    };
+    object["id"] = record.value().id;
+    add("memory_bytes", now.memory_bytes);
+    add("memory_peak_bytes", now.memory_peak_bytes);
+    add("pids", now.pids);
+    add("cpu_usec", now.cpu_usec);
+    add("cpu_throttled_periods", now.cpu_throttled_periods);
+    print(object.dump() + "\n");
+    return 0;
+  }
+  auto size = [](const std::optional<std::uint64_t>& value) {
+    return value.has_value() ? std::to_string(*value >> 10) + " KiB" : std::string("-");
+  };
+  auto number = [](const std::optional<std::uint64_t>& value, std::uint64_t divisor,
+                   const char* unit) {
+    return value.has_value() ? std::to_string(*value / divisor) + unit : std::string("-");
+  };
+  print(table({{"memory", size(now.memory_bytes)},
+               {"memory peak", size(now.memory_peak_bytes)},
+               {"processes", number(now.pids, 1, "")},
+               {"cpu time", number(now.cpu_usec, 1000, " ms")},
+               {"throttled", number(now.cpu_throttled_periods, 1, " periods")}}));
+  return 0;
+}
+
+}  // namespace carrel::cli

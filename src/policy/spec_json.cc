@@ -1,0 +1,106 @@
+#include "policy/spec_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/utf8.h"
+
+namespace carrel::policy {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A value that is not UTF-8 travels as an array of bytes: JSON has no other place for it.
+Json text_to_bytes(const std::string& text) {
+  Json bytes = Json::array();
+  for (char c : text) {
+    bytes.push_back(static_cast<unsigned char>(c));
+  }
+  return bytes;
+}
+
+std::string bytes_to_text(const Json& bytes) {
+  std::string text;
+  for (const Json& byte : bytes) {
+    text += static_cast<char>(byte.get<std::uint8_t>());
+  }
+  return text;
+}
+
+Json required_to_json(const std::vector<Protection>& required) {
+  Json list = Json::array();
+  for (Protection protection : required) {
+    list.push_back(static_cast<int>(protection));
+  }
+  return list;
+}
+
+Spec read(const Json& object) {
+  Spec spec;
+  spec.limits.memory_bytes = object.at("memory").get<std::uint64_t>();
+  spec.limits.cpu_millis = object.at("cpu_millis").get<std::uint32_t>();
+  spec.limits.pids = object.at("pids").get<std::uint32_t>();
+  spec.limits.disk_bytes = object.at("disk").get<std::uint64_t>();
+  spec.limits.tmp_bytes = object.at("tmp").get<std::uint64_t>();
+  spec.limits.open_files = object.at("open_files").get<std::uint32_t>();
+  spec.limits.timeout = std::chrono::milliseconds(object.at("timeout_ms").get<std::int64_t>());
+  spec.root_mode =
+      object.at("writable_root").get<bool>() ? RootMode::kThrowawayOverlay : RootMode::kReadOnly;
+  spec.image = object.at("image").get<std::string>();
+  spec.workdir = object.at("workdir").get<std::string>();
+  spec.user = object.at("user").get<std::string>();
+  spec.hostname = object.at("hostname").get<std::string>();
+  spec.cgroup_parent = object.at("cgroup_parent").get<std::string>();
+  for (const Json& variable : object.at("env")) {
+    const Json& value = variable.at(1);
+    spec.environment.push_back(
+        {variable.at(0).get<std::string>(),
+         value.is_array() ? bytes_to_text(value) : value.get<std::string>()});
+  }
+  for (const Json& protection : object.at("require")) {
+    int value = protection.get<int>();
+    if (value >= 0 && value <= static_cast<int>(Protection::kLandlock)) {
+      spec.required.push_back(static_cast<Protection>(value));
+    }
+  }
+  return spec;
+}
+
+}  // namespace
+
+std::string spec_to_json(const Spec& spec, Values values) {
+  Json object;
+  object["memory"] = spec.limits.memory_bytes;
+  object["cpu_millis"] = spec.limits.cpu_millis;
+  object["pids"] = spec.limits.pids;
+  object["disk"] = spec.limits.disk_bytes;
+  object["tmp"] = spec.limits.tmp_bytes;
+  object["open_files"] = spec.limits.open_files;
+  object["timeout_ms"] = spec.limits.timeout.count();
+  object["writable_root"] = spec.root_mode == RootMode::kThrowawayOverlay;
+  object["image"] = spec.image;
+  object["workdir"] = spec.workdir;
+  object["user"] = spec.user;
+  object["hostname"] = spec.hostname;
+  object["cgroup_parent"] = spec.cgroup_parent;
+  Json variables = Json::array();
+  for (const EnvironmentVariable& variable : spec.environment) {
+    Json value = valid_utf8(variable.value) ? Json(variable.value) : text_to_bytes(variable.value);
+    variables.push_back(
+        Json::array({variable.name, values == Values::kIncluded ? value : Json("")}));
+  }
+  object["env"] = variables;
+  object["require"] = required_to_json(spec.required);
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<Spec> spec_from_json(std::string_view text) {
+  try {
+    return read(Json::parse(text));
+  } catch (const nlohmann::json::exception& error) {
+    return Error{Code::kInvalid, 0, std::string("a sandbox's description is damaged: ") +
+                                        error.what(), {}};
+  }
+}
+
+}  // namespace carrel::policy

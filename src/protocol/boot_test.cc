@@ -1,0 +1,287 @@
+#include "protocol/boot.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace carrel::protocol {
+namespace {
+
+const std::string kId = "01234567-89ab-4cde-8f01-23456789abcd";
+const std::string kEnvironment("PATH=/bin\0HOME=/home/agent\0", 27);
+const std::string kWritable("/workspace\0/tmp\0", 16);
+const std::string kFilter(16, '\1');
+
+Boot some_boot() {
+  Boot boot;
+  boot.id = kId;
+  boot.flags = kBootAllFlags;
+  boot.join_descriptors = kMaxBootDescriptors - 1;
+  boot.hostname = "sandbox";
+  boot.staging = "/sys";
+  boot.uid = 1000;
+  boot.gid = 1001;
+  boot.processes = 50;
+  boot.open_files = 4096;
+  boot.file_bytes = 1ULL << 30;
+  boot.memory_watch_bytes = 512ULL << 20;
+  boot.cpu_mask = 3;
+  boot.lease_ms = 1;
+  boot.workdir = "/workspace";
+  boot.environment = {2, kEnvironment};
+  boot.writable = {2, kWritable};
+  boot.plan = std::string_view("plan\0with zero", 14);
+  boot.guest_filter = kFilter;
+  boot.workload_filter = std::string_view(kFilter).substr(8);
+  return boot;
+}
+
+std::string encode(const Boot& boot) {
+  constexpr std::size_t kRoom = 4U << 20;
+  const auto room = std::make_unique_for_overwrite<unsigned char[]>(kRoom);
+  Writer writer({room.get(), kRoom});
+  write_boot(writer, boot);
+  EXPECT_TRUE(writer.ok());
+  return {writer.written().begin(), writer.written().end()};
+}
+
+bool accepted(const Boot& boot) {
+  Boot parsed;
+  return parse_boot(encode(boot), parsed);
+}
+
+std::string encode(const MountStep& step) {
+  std::string room(step.path.size() + step.source.size() + 64, '\0');
+  Writer writer({reinterpret_cast<unsigned char*>(room.data()), room.size()});
+  write_step(writer, step);
+  EXPECT_TRUE(writer.ok());
+  room.resize(writer.size());
+  return room;
+}
+
+Reader reader_of(const std::string& plan) {
+  return Reader({reinterpret_cast<const unsigned char*>(plan.data()), plan.size()});
+}
+
+bool accepted(const MountStep& step) {
+  const std::string plan = encode(step);
+  Reader reader = reader_of(plan);
+  MountStep parsed;
+  return parse_step(reader, parsed) && reader.finished();
+}
+
+MountStep some_step() {
+  MountStep step;
+  step.kind = StepKind::kBind;
+  step.flags = kStepReadOnly | kStepOptional;
+  step.mode = 07777;
+  step.slot = kMaxTmpfs - 1;
+  step.size = ~0ULL;
+  step.count = 1ULL << 33;
+  step.path = "usr/share";
+  step.source = std::string_view("/usr\0binary", 11);
+  return step;
+}
+
+TEST(Boot, IsReadBackAsWritten) {
+  const std::string payload = encode(some_boot());
+  Boot parsed;
+  ASSERT_TRUE(parse_boot(payload, parsed));
+  EXPECT_EQ(parsed.id, kId);
+  EXPECT_EQ(parsed.flags, kBootAllFlags);
+  EXPECT_EQ(parsed.join_descriptors, kMaxBootDescriptors - 1);
+  EXPECT_EQ(parsed.hostname, "sandbox");
+  EXPECT_EQ(parsed.staging, "/sys");
+  EXPECT_EQ(parsed.uid, 1000U);
+  EXPECT_EQ(parsed.gid, 1001U);
+  EXPECT_EQ(parsed.processes, 50U);
+  EXPECT_EQ(parsed.open_files, 4096U);
+  EXPECT_EQ(parsed.file_bytes, 1ULL << 30);
+  EXPECT_EQ(parsed.memory_watch_bytes, 512ULL << 20);
+  EXPECT_EQ(parsed.cpu_mask, 3U);
+  EXPECT_EQ(parsed.lease_ms, 1U);
+  EXPECT_EQ(parsed.workdir, "/workspace");
+  EXPECT_EQ(parsed.environment.data, kEnvironment);
+  EXPECT_EQ(parsed.writable.data, kWritable);
+  EXPECT_EQ(parsed.plan, std::string_view("plan\0with zero", 14));
+  EXPECT_EQ(parsed.guest_filter, kFilter);
+  EXPECT_EQ(parsed.workload_filter.size(), 8U);
+  EXPECT_EQ(encode(parsed), payload);
+}
+
+TEST(Boot, IsExactlyAsLongAsItsFields) {
+  const std::string payload = encode(some_boot());
+  Boot parsed;
+  for (std::size_t size = 0; size < payload.size(); ++size) {
+    EXPECT_FALSE(parse_boot(std::string(payload, 0, size), parsed)) << size;
+  }
+  EXPECT_FALSE(parse_boot(payload + '\0', parsed));
+}
+
+TEST(Boot, NothingThatWouldWeakenTheSandboxIsAccepted) {
+  const std::vector<std::pair<const char*, std::function<void(Boot&)>>> changes = {
+      {"uid 0", [](Boot& boot) { boot.uid = 0; }},
+      {"gid 0", [](Boot& boot) { boot.gid = 0; }},
+      {"no limit of processes", [](Boot& boot) { boot.processes = 0; }},
+      {"no limit of open files", [](Boot& boot) { boot.open_files = 0; }},
+      {"no filter for the guest", [](Boot& boot) { boot.guest_filter = {}; }},
+      {"no filter for the workload", [](Boot& boot) { boot.workload_filter = {}; }},
+      {"half an instruction", [](Boot& boot) { boot.guest_filter.remove_suffix(1); }},
+      {"half an instruction", [](Boot& boot) { boot.workload_filter.remove_suffix(4); }},
+      {"an unknown flag", [](Boot& boot) { boot.flags = 1U << 4; }},
+      {"an unknown flag", [](Boot& boot) { boot.flags = 1U << 31; }},
+      {"a relative directory", [](Boot& boot) { boot.workdir = "workspace"; }},
+      {"no directory", [](Boot& boot) { boot.workdir = {}; }},
+      {"a short id", [](Boot& boot) { boot.id.remove_suffix(1); }},
+      {"too many descriptors",
+       [](Boot& boot) { boot.join_descriptors = kMaxBootDescriptors; }},
+      {"more variables than there are", [](Boot& boot) { boot.environment.count = 3; }},
+      {"fewer writable paths than there are", [](Boot& boot) { boot.writable.count = 1; }},
+      {"a path without its end", [](Boot& boot) { boot.writable.data.remove_suffix(1); }},
+  };
+  ASSERT_TRUE(accepted(some_boot()));
+  for (const auto& [what, change] : changes) {
+    Boot boot = some_boot();
+    change(boot);
+    EXPECT_FALSE(accepted(boot)) << what;
+  }
+}
+
+TEST(Boot, EveryFieldHasALimit) {
+  const std::string text(kMaxPlan + 8, '/');
+  const std::string_view view(text);
+  const std::vector<std::pair<std::size_t, std::function<void(Boot&, std::string_view)>>> fields = {
+      {kMaxName, [](Boot& boot, std::string_view value) { boot.hostname = value; }},
+      {kMaxPath, [](Boot& boot, std::string_view value) { boot.staging = value; }},
+      {kMaxPath, [](Boot& boot, std::string_view value) { boot.workdir = value; }},
+      {kMaxPlan, [](Boot& boot, std::string_view value) { boot.plan = value; }},
+  };
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    Boot boot = some_boot();
+    fields[i].second(boot, view.substr(0, fields[i].first));
+    EXPECT_TRUE(accepted(boot)) << i;
+    fields[i].second(boot, view.substr(0, fields[i].first + 1));
+    EXPECT_FALSE(accepted(boot)) << i;
+  }
+  Boot boot = some_boot();
+  boot.guest_filter = boot.workload_filter = view.substr(0, kMaxFilter);
+  EXPECT_TRUE(accepted(boot));
+  boot.guest_filter = view.substr(0, kMaxFilter + 8);
+  EXPECT_FALSE(accepted(boot));
+  boot = some_boot();
+  boot.workload_filter = view.substr(0, kMaxFilter + 8);
+  EXPECT_FALSE(accepted(boot));
+  const std::string long_id = kId + "0";
+  boot = some_boot();
+  boot.id = long_id;
+  EXPECT_FALSE(accepted(boot));
+}
+
+TEST(Boot, NulIsNowhereInText) {
+  const std::vector<std::function<void(Boot&, std::string_view)>> fields = {
+      [](Boot& boot, std::string_view value) { boot.hostname = value; },
+      [](Boot& boot, std::string_view value) { boot.staging = value; },
+      [](Boot& boot, std::string_view value) { boot.workdir = value; },
+  };
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    Boot boot = some_boot();
+    fields[i](boot, std::string_view("/a\0b", 4));
+    EXPECT_FALSE(accepted(boot)) << i;
+  }
+  std::string id = kId;
+  id[3] = '\0';
+  Boot boot = some_boot();
+  boot.id = id;
+  EXPECT_FALSE(accepted(boot));
+}
+
+TEST(MountStep, IsReadBackAsWritten) {
+  const std::string plan = encode(some_step());
+  Reader reader = reader_of(plan);
+  MountStep parsed;
+  ASSERT_TRUE(parse_step(reader, parsed));
+  EXPECT_EQ(parsed.kind, StepKind::kBind);
+  EXPECT_EQ(parsed.flags, kStepReadOnly | kStepOptional);
+  EXPECT_EQ(parsed.mode, 07777U);
+  EXPECT_EQ(parsed.slot, kMaxTmpfs - 1);
+  EXPECT_EQ(parsed.size, ~0ULL);
+  EXPECT_EQ(parsed.count, 1ULL << 33);
+  EXPECT_EQ(parsed.path, "usr/share");
+  EXPECT_EQ(parsed.source, std::string_view("/usr\0binary", 11));
+  EXPECT_EQ(encode(parsed), plan);
+}
+
+TEST(MountStep, PlanEndsAfterItsLastStepWithoutAnError) {
+  const std::string plan = encode(some_step()) + encode(some_step());
+  Reader reader = reader_of(plan);
+  MountStep step;
+  EXPECT_TRUE(parse_step(reader, step));
+  EXPECT_TRUE(parse_step(reader, step));
+  EXPECT_FALSE(parse_step(reader, step));
+  EXPECT_TRUE(reader.finished());
+}
+
+TEST(MountStep, PlanCutInsideAStepIsAnError) {
+  const std::string plan = encode(some_step());
+  for (std::size_t size = 1; size < plan.size(); ++size) {
+    const std::string cut(plan, 0, size);
+    Reader reader = reader_of(cut);
+    MountStep step;
+    EXPECT_FALSE(parse_step(reader, step)) << size;
+    EXPECT_FALSE(reader.ok()) << size;
+  }
+}
+
+TEST(MountStep, NoStepIsReadAfterAMalformedOne) {
+  MountStep bad = some_step();
+  bad.mode = 010000;
+  const std::string plan = encode(bad) + encode(some_step());
+  Reader reader = reader_of(plan);
+  MountStep step;
+  EXPECT_FALSE(parse_step(reader, step));
+  EXPECT_FALSE(parse_step(reader, step));
+  EXPECT_FALSE(reader.ok());
+}
+
+TEST(MountStep, UnknownKindIsRefused) {
+  for (unsigned kind = 0; kind < 256; ++kind) {
+    MountStep step = some_step();
+    step.kind = static_cast<StepKind>(kind);
+    EXPECT_EQ(accepted(step), kind >= 1 && kind <= 15) << kind;
+  }
+}
+
+TEST(MountStep, UnknownFlagsAreRefused) {
+  for (unsigned bit = 0; bit < 32; ++bit) {
+    MountStep step = some_step();
+    step.flags = 1U << bit;
+    EXPECT_EQ(accepted(step), bit < 4) << bit;
+  }
+}
+
+TEST(MountStep, SlotIsOneOfTheTable) {
+  for (unsigned slot = 0; slot < 256; ++slot) {
+    MountStep step = some_step();
+    step.slot = static_cast<std::uint8_t>(slot);
+    EXPECT_EQ(accepted(step), slot < kMaxTmpfs) << slot;
+  }
+}
+
+TEST(MountStep, PathIsTextWithALimit) {
+  const std::string path(kMaxPath + 1, 'p');
+  MountStep step = some_step();
+  step.path = std::string_view(path).substr(0, kMaxPath);
+  EXPECT_TRUE(accepted(step));
+  step.path = path;
+  EXPECT_FALSE(accepted(step));
+  step.path = std::string_view("a\0b", 3);
+  EXPECT_FALSE(accepted(step));
+}
+
+}  // namespace
+}  // namespace carrel::protocol

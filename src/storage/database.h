@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace carrel::storage {
+
+// A small wrapper of SQLite's C interface. One connection for one thread; every write is on disk
+// when its call returns.
+class Database {
+ public:
+  static Result<Database> open(const std::string& path);
+  Database(Database&& other) noexcept;
+  Database& operator=(Database&& other) noexcept;
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+  ~Database();
+
+  // One or more statements without parameters or results.
+  Status execute(const char* sql);
+
+  class Statement {
+   public:
+    Statement(Statement&& other) noexcept;
+    Statement& operator=(Statement&&) = delete;
+    Statement(const Statement&) = delete;
+    Statement& operator=(const Statement&) = delete;
+    ~Statement();
+
+    Statement& bind(std::string_view text);
+    Statement& bind(std::int64_t number);
+    Statement& bind_null();
+
+    // Runs to the next row: true when there is one.
+    Result<bool> step();
+    [[nodiscard]] std::string text(int column) const;
+    [[nodiscard]] std::int64_t number(int column) const;
+    [[nodiscard]] bool is_null(int column) const;
+
+   private:
+    friend class Database;
+    Statement(sqlite3* connection, sqlite3_stmt* statement)
+        : connection_(connection), statement_(statement) {}
+    sqlite3* connection_;
+    sqlite3_stmt* statement_;
+    int next_ = 1;
+  };
+  Result<Statement> prepare(const char* sql);
+
+ private:
+  explicit Database(sqlite3* connection) : connection_(connection) {}
+  sqlite3* connection_;
+};
+
+}  // namespace carrel::storage

@@ -1,0 +1,161 @@
+#include "storage/events.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "base/utf8.h"
+#include "storage/state.h"
+
+namespace carrel::storage {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kFile[] = "events.jsonl";
+constexpr std::size_t kLimit = 16U << 20;
+constexpr std::size_t kTitle = 80;
+
+Json begin_event(const std::string& id, std::string_view kind) {
+  Json object;
+  object["time_ms"] = wall_clock_ms();
+  object["event"] = kind;
+  object["sandbox"] = id;
+  return object;
+}
+
+// JSON escapes every control character, so a command cannot write a line of its own.
+Event finish(const Json& object) {
+  return {object.dump(-1, ' ', true, Json::error_handler_t::replace)};
+}
+
+void cut(const Home& home) {
+  auto text = read_file_at(home.directory(), kFile, 4 * kLimit);
+  if (!text.ok()) {
+    return;
+  }
+  std::size_t half = text.value().find('\n', text.value().size() / 2);
+  if (half != std::string::npos) {
+    (void)replace_file_at(home.directory(), kFile, std::string_view(text.value()).substr(half + 1),
+                          0600);
+  }
+}
+
+}  // namespace
+
+Event start_event(const std::string& id, std::string_view image, std::string_view workspace) {
+  Json object = begin_event(id, "start");
+  object["image"] = image;
+  object["workspace"] = workspace;
+  return finish(object);
+}
+
+Event command_event(const std::string& id, std::string_view command) {
+  Json object = begin_event(id, "command");
+  std::string_view line = command.substr(0, command.find('\n'));
+  object["command"] = replace_invalid_utf8(line.substr(0, kTitle));
+  object["command_bytes"] = command.size();
+  object["cut"] = line.size() > kTitle || line.size() < command.size();
+  return finish(object);
+}
+
+Event result_event(const std::string& id, const CommandOutcome& outcome) {
+  Json object = begin_event(id, "result");
+  object["exit_code"] = outcome.exit_code;
+  object["stdout_chars"] = outcome.stdout_chars;
+  object["cwd"] = replace_invalid_utf8(outcome.cwd);
+  object["command_bytes"] = outcome.command_bytes;
+  object["duration_ms"] = outcome.duration_ms;
+  object["reason"] = outcome.reason;
+  object["shell_restarted"] = outcome.shell_restarted;
+  return finish(object);
+}
+
+Event limit_event(const std::string& id, std::string_view limit, std::uint64_t allowed,
+                  std::uint64_t used) {
+  Json object = begin_event(id, "limit");
+  object["limit"] = limit;
+  object["allowed"] = allowed;
+  object["used"] = used;
+  return finish(object);
+}
+
+Event stop_event(const std::string& id, std::string_view reason) {
+  Json object = begin_event(id, "stop");
+  object["reason"] = reason;
+  return finish(object);
+}
+
+void add_event(const Home& home, const Event& event) {
+  auto file = open_at(home.directory(), kFile, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
+  if (!file.ok()) {
+    return;
+  }
+  const std::string line = event.json + "\n";
+  if (::write(file.value().get(), line.data(), line.size()) < 0) {
+    return;
+  }
+  struct stat info {};
+  if (::fstat(file.value().get(), &info) == 0 && static_cast<std::size_t>(info.st_size) > kLimit &&
+      ::flock(file.value().get(), LOCK_EX | LOCK_NB) == 0) {
+    cut(home);
+  }
+}
+
+std::vector<std::string> events_of(const Home& home, const std::string& id) {
+  std::vector<std::string> lines;
+  auto text = read_file_at(home.directory(), kFile, 4 * kLimit);
+  if (!text.ok()) {
+    return lines;
+  }
+  const std::string wanted = "\"sandbox\":\"" + id + "\"";
+  std::string_view rest = text.value();
+  while (!rest.empty()) {
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (line.find(wanted) != std::string_view::npos) {
+      lines.emplace_back(line);
+    }
+  }
+  return lines;
+}
+
+std::string describe_event(std::string_view line) {
+  Json object = Json::parse(line, nullptr, false);
+  if (!object.is_object()) {
+    return {};
+  }
+  const std::string kind = object.value("event", "");
+  const std::string id = object.value("sandbox", "").substr(0, 12);
+  if (kind == "start") {
+    return "sandbox " + id + " started (image " + object.value("image", "") + ", workspace " +
+           object.value("workspace", "") + ")";
+  }
+  if (kind == "command") {
+    return "$ " + object.value("command", "") + (object.value("cut", false) ? " ..." : "");
+  }
+  if (kind == "result") {
+    std::string text = "exit " + std::to_string(object.value("exit_code", 0)) + ", stdout " +
+                       std::to_string(object.value("stdout_chars", 0)) + " chars";
+    if (!object.value("cwd", "").empty()) {
+      text += ", cwd " + object.value("cwd", "");
+    }
+    return text;
+  }
+  if (kind == "limit") {
+    return "limit reached: " + object.value("limit", "") + " (allowed " +
+           std::to_string(object.value("allowed", std::uint64_t{0})) + ", used " +
+           std::to_string(object.value("used", std::uint64_t{0})) + ")";
+  }
+  if (kind == "stop") {
+    return "sandbox " + id + " stopped (" + object.value("reason", "") + ")";
+  }
+  return {};
+}
+
+}  // namespace carrel::storage

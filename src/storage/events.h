@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "storage/home.h"
+
+namespace carrel::storage {
+
+// What happened to sandboxes, one JSON object a line in CARREL_HOME/events.jsonl. A line is one
+// write, so lines of several processes never mix. The file is cut to its newer half when it grows
+// beyond its limit.
+struct Event {
+  std::string json;  // one object, no newline
+};
+
+Event start_event(const std::string& id, std::string_view image, std::string_view workspace);
+Event command_event(const std::string& id, std::string_view command);
+struct CommandOutcome {
+  int exit_code = 0;
+  std::string cwd;
+  std::uint64_t stdout_chars = 0;  // without one final newline
+  std::size_t command_bytes = 0;
+  std::string reason;
+  std::int64_t duration_ms = 0;
+  bool shell_restarted = false;
+};
+Event result_event(const std::string& id, const CommandOutcome& outcome);
+// A limit was reached: a security event.
+Event limit_event(const std::string& id, std::string_view limit, std::uint64_t allowed,
+                  std::uint64_t used);
+Event stop_event(const std::string& id, std::string_view reason);
+
+// Best effort: a full disk does not stop a command.
+void add_event(const Home& home, const Event& event);
+
+// The events of one sandbox, oldest first, as JSON lines.
+std::vector<std::string> events_of(const Home& home, const std::string& id);
+
+// An event line as a person reads it.
+std::string describe_event(std::string_view json);
+
+}  // namespace carrel::storage

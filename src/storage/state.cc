@@ -1,0 +1,133 @@
+#include "storage/state.h"
+
+#include <chrono>
+
+namespace carrel::storage {
+
+namespace {
+
+constexpr char kSchema[] = R"(
+CREATE TABLE IF NOT EXISTS sandboxes (
+  id TEXT PRIMARY KEY,
+  name TEXT,
+  state TEXT NOT NULL CHECK (state IN ('creating', 'running', 'ended')),
+  spec TEXT NOT NULL,
+  enforcement TEXT NOT NULL DEFAULT '[]',
+  created_ms INTEGER NOT NULL,
+  ended_ms INTEGER NOT NULL DEFAULT 0,
+  reason TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE UNIQUE INDEX IF NOT EXISTS live_names ON sandboxes (name)
+  WHERE name IS NOT NULL AND state <> 'ended';
+)";
+
+SandboxRow read_row(const Database::Statement& statement) {
+  SandboxRow row;
+  row.id = statement.text(0);
+  row.name = statement.text(1);
+  row.state = statement.text(2);
+  row.spec = statement.text(3);
+  row.enforcement = statement.text(4);
+  row.created_ms = statement.number(5);
+  row.ended_ms = statement.number(6);
+  row.reason = statement.text(7);
+  return row;
+}
+
+#define CARREL_SANDBOX_COLUMNS "id, name, state, spec, enforcement, created_ms, ended_ms, reason"
+
+}  // namespace
+
+Result<State> State::open(const Home& home) {
+  CARREL_ASSIGN(Database database, Database::open(home.path() + "/state.db"));
+  CARREL_TRY(database.execute(kSchema));
+  return State(std::move(database));
+}
+
+Status State::add(const SandboxRow& row) {
+  CARREL_ASSIGN(auto statement,
+                database_.prepare("INSERT INTO sandboxes (id, name, state, spec, enforcement, "
+                                  "created_ms) VALUES (?, ?, ?, ?, ?, ?)"));
+  statement.bind(row.id);
+  if (row.name.empty()) {
+    statement.bind_null();
+  } else {
+    statement.bind(row.name);
+  }
+  statement.bind(row.state).bind(row.spec).bind(row.enforcement).bind(row.created_ms);
+  auto added = statement.step();
+  if (!added.ok()) {
+    if (added.error().code == Code::kConflict) {
+      return Error{Code::kConflict, 0, "there is already a sandbox named '" + row.name + "'",
+                   "choose another name or remove that one"};
+    }
+    return added.error();
+  }
+  return {};
+}
+
+Status State::set_running(const std::string& id, const std::string& enforcement) {
+  CARREL_ASSIGN(auto statement, database_.prepare("UPDATE sandboxes SET state = 'running', "
+                                                  "enforcement = ? WHERE id = ?"));
+  CARREL_TRY(statement.bind(enforcement).bind(id).step());
+  return {};
+}
+
+Status State::set_ended(const std::string& id, const std::string& reason) {
+  CARREL_ASSIGN(auto statement,
+                database_.prepare("UPDATE sandboxes SET state = 'ended', ended_ms = ?, reason = ? "
+                                  "WHERE id = ? AND state <> 'ended'"));
+  CARREL_TRY(statement.bind(wall_clock_ms()).bind(reason).bind(id).step());
+  return {};
+}
+
+Status State::forget(const std::string& id) {
+  CARREL_ASSIGN(auto statement, database_.prepare("DELETE FROM sandboxes WHERE id = ?"));
+  CARREL_TRY(statement.bind(id).step());
+  return {};
+}
+
+Status State::forget_old(int keep) {
+  CARREL_ASSIGN(auto statement,
+                database_.prepare("DELETE FROM sandboxes WHERE state = 'ended' AND id NOT IN "
+                                  "(SELECT id FROM sandboxes WHERE state = 'ended' "
+                                  "ORDER BY ended_ms DESC LIMIT ?)"));
+  CARREL_TRY(statement.bind(std::int64_t{keep}).step());
+  return {};
+}
+
+Result<std::optional<SandboxRow>> State::find(const std::string& id) {
+  CARREL_ASSIGN(auto statement, database_.prepare("SELECT " CARREL_SANDBOX_COLUMNS
+                                                  " FROM sandboxes WHERE id = ?"));
+  CARREL_ASSIGN(bool found, statement.bind(id).step());
+  if (!found) {
+    return std::optional<SandboxRow>();
+  }
+  return std::optional<SandboxRow>(read_row(statement));
+}
+
+Result<std::vector<SandboxRow>> State::list(Which which) {
+  CARREL_ASSIGN(auto statement,
+                database_.prepare(which == Which::kAll
+                                      ? "SELECT " CARREL_SANDBOX_COLUMNS
+                                        " FROM sandboxes ORDER BY created_ms"
+                                      : "SELECT " CARREL_SANDBOX_COLUMNS
+                                        " FROM sandboxes WHERE state <> 'ended' "
+                                        "ORDER BY created_ms"));
+  std::vector<SandboxRow> rows;
+  for (;;) {
+    CARREL_ASSIGN(bool more, statement.step());
+    if (!more) {
+      return rows;
+    }
+    rows.push_back(read_row(statement));
+  }
+}
+
+std::int64_t wall_clock_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace carrel::storage

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "storage/database.h"
+#include "storage/home.h"
+
+namespace carrel::storage {
+
+// What is known of a long-lived sandbox, in the state database. It stays for a while after the
+// sandbox has ended, with the reason.
+struct SandboxRow {
+  std::string id;
+  std::string name;       // empty: none was given
+  std::string state;      // "creating", "running" or "ended"
+  std::string spec;       // policy::spec_to_json
+  std::string enforcement;  // JSON
+  std::int64_t created_ms = 0;
+  std::int64_t ended_ms = 0;
+  std::string reason;     // why it ended, in words
+};
+
+class State {
+ public:
+  static Result<State> open(const Home& home);
+
+  // kConflict when the name is taken by a sandbox that has not ended.
+  Status add(const SandboxRow& row);
+  Status set_running(const std::string& id, const std::string& enforcement);
+  Status set_ended(const std::string& id, const std::string& reason);
+  Status forget(const std::string& id);
+  // Drops ended sandboxes beyond the newest `keep`.
+  Status forget_old(int keep);
+
+  Result<std::optional<SandboxRow>> find(const std::string& id);
+  enum class Which { kLive, kAll };
+  Result<std::vector<SandboxRow>> list(Which which);
+
+ private:
+  explicit State(Database database) : database_(std::move(database)) {}
+  Database database_;
+};
+
+std::int64_t wall_clock_ms();
+
+}  // namespace carrel::storage

@@ -1,0 +1,107 @@
+#include "storage/state.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+namespace carrel::storage {
+namespace {
+
+class StateTest : public ::testing::Test {
+ protected:
+  StateTest() {
+    char name[] = "/tmp/carrel-state-XXXXXX";
+    root_ = ::mkdtemp(name);
+  }
+  ~StateTest() override { std::filesystem::remove_all(root_); }
+
+  State open() { return std::move(State::open(Home::open_at(root_).value()).value()); }
+  static SandboxRow row(const std::string& id, const std::string& name = {}) {
+    SandboxRow row;
+    row.id = id;
+    row.name = name;
+    row.state = "creating";
+    row.spec = "{}";
+    row.enforcement = "[]";
+    row.created_ms = wall_clock_ms();
+    return row;
+  }
+
+  std::string root_;
+};
+
+TEST_F(StateTest, WhatWasAddedIsThereForTheNextConnection) {
+  {
+    State state = open();
+    ASSERT_TRUE(state.add(row("a", "box")).ok());
+    ASSERT_TRUE(state.set_running("a", "[1]").ok());
+  }
+  State state = open();
+  auto found = state.find("a");
+  ASSERT_TRUE(found.ok());
+  ASSERT_TRUE(found.value().has_value());
+  EXPECT_EQ(found.value()->name, "box");
+  EXPECT_EQ(found.value()->state, "running");
+  EXPECT_EQ(found.value()->enforcement, "[1]");
+}
+
+TEST_F(StateTest, ANameIsTakenUntilItsSandboxHasEnded) {
+  State state = open();
+  ASSERT_TRUE(state.add(row("a", "box")).ok());
+  Status again = state.add(row("b", "box"));
+  ASSERT_FALSE(again.ok());
+  EXPECT_EQ(again.error().code, Code::kConflict);
+  EXPECT_EQ(again.error().message, "there is already a sandbox named 'box'");
+  ASSERT_TRUE(state.set_ended("a", "removed").ok());
+  EXPECT_TRUE(state.add(row("b", "box")).ok());
+}
+
+TEST_F(StateTest, SandboxesWithoutANameDoNotClash) {
+  State state = open();
+  EXPECT_TRUE(state.add(row("a")).ok());
+  EXPECT_TRUE(state.add(row("b")).ok());
+}
+
+TEST_F(StateTest, TheFirstReasonStays) {
+  State state = open();
+  ASSERT_TRUE(state.add(row("a")).ok());
+  ASSERT_TRUE(state.set_ended("a", "its lease ran out").ok());
+  ASSERT_TRUE(state.set_ended("a", "something else").ok());
+  EXPECT_EQ(state.find("a").value()->reason, "its lease ran out");
+  EXPECT_TRUE(state.list(State::Which::kLive).value().empty());
+  EXPECT_EQ(state.list(State::Which::kAll).value().size(), 1U);
+}
+
+TEST_F(StateTest, OnlyTheNewestEndedOnesAreKept) {
+  State state = open();
+  for (const char* id : {"a", "b", "c"}) {
+    ASSERT_TRUE(state.add(row(id)).ok());
+  }
+  ASSERT_TRUE(state.set_ended("a", "x").ok());
+  ::usleep(2000);
+  ASSERT_TRUE(state.set_ended("b", "x").ok());
+  ASSERT_TRUE(state.forget_old(1).ok());
+  EXPECT_FALSE(state.find("a").value().has_value());
+  EXPECT_TRUE(state.find("b").value().has_value());
+  EXPECT_TRUE(state.find("c").value().has_value());
+}
+
+TEST_F(StateTest, ADamagedDatabaseIsAnErrorWithAHint) {
+  State::open(Home::open_at(root_).value()).value();
+  std::filesystem::resize_file(root_ + "/state.db", 0);
+  {
+    FILE* file = ::fopen((root_ + "/state.db").c_str(), "w");
+    ::fputs("this is not a database, but it is long enough to be looked at as one ...........",
+            file);
+    ::fclose(file);
+  }
+  std::filesystem::remove(root_ + "/state.db-wal");
+  auto state = State::open(Home::open_at(root_).value());
+  ASSERT_FALSE(state.ok());
+  EXPECT_NE(state.error().hint.find("damaged"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace carrel::storage

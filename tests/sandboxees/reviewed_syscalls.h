@@ -1,0 +1,5 @@
+#pragma once
+
+namespace carrel::probe {
+inline bool is_reviewed(long) { return false; }
+}

@@ -1,0 +1,153 @@
+#include "support/host.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <thread>
+
+namespace carrel::test {
+
+namespace {
+
+std::optional<HostProcess> look_at(const std::string& pid) {
+  auto text = read_text("/proc/" + pid + "/stat");
+  if (!text.has_value()) {
+    return std::nullopt;
+  }
+  const std::size_t open = text->find('(');
+  const std::size_t close = text->rfind(')');
+  if (open == std::string::npos || close == std::string::npos) {
+    return std::nullopt;
+  }
+  HostProcess process;
+  process.pid = static_cast<pid_t>(std::strtol(pid.c_str(), nullptr, 10));
+  process.name = text->substr(open + 1, close - open - 1);
+  std::istringstream rest(text->substr(close + 1));
+  rest >> process.state >> process.parent;
+  return process;
+}
+
+bool is_number(const std::string& text) {
+  for (char c : text) {
+    if (std::isdigit(static_cast<unsigned char>(c)) == 0) {
+      return false;
+    }
+  }
+  return !text.empty();
+}
+
+}  // namespace
+
+std::vector<HostProcess> descendants() {
+  std::map<pid_t, HostProcess> all;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const std::string name = entry.path().filename();
+    if (is_number(name)) {
+      if (auto process = look_at(name)) {
+        all[process->pid] = *process;
+      }
+    }
+  }
+  std::vector<HostProcess> found;
+  for (const auto& [pid, process] : all) {
+    pid_t above = process.parent;
+    for (int depth = 0; above > 1 && above != ::getpid() && depth < 1000; ++depth) {
+      auto next = all.find(above);
+      above = next == all.end() ? 0 : next->second.parent;
+    }
+    if (above == ::getpid() && process.state != 'Z' && process.state != 'X') {
+      found.push_back(process);
+    }
+  }
+  return found;
+}
+
+std::string status_field(pid_t pid, const std::string& name) {
+  std::istringstream lines(read_text("/proc/" + std::to_string(pid) + "/status").value_or(""));
+  std::string line;
+  while (std::getline(lines, line)) {
+    if (line.starts_with(name + ":")) {
+      const std::size_t start = line.find_first_not_of(" \t", name.size() + 1);
+      return start == std::string::npos ? "" : line.substr(start);
+    }
+  }
+  return "";
+}
+
+std::optional<std::string> read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return std::nullopt;
+  }
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void write_text(const std::string& path, const std::string& text, mode_t mode) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file || ::chmod(path.c_str(), mode) != 0) {
+    std::perror(path.c_str());
+    std::abort();
+  }
+}
+
+std::vector<std::string> group_mounts() {
+  std::istringstream lines(read_text("/proc/self/mounts").value_or(""));
+  std::set<std::string> found;
+  std::string line;
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    std::string source;
+    std::string point;
+    std::string type;
+    words >> source >> point >> type;
+    if (type == "cgroup" || type == "cgroup2") {
+      found.insert(point);
+    }
+  }
+  return {found.begin(), found.end()};
+}
+
+std::string v1_mount(const std::string& controller) {
+  std::istringstream lines(read_text("/proc/self/mounts").value_or(""));
+  std::string line;
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    std::string source;
+    std::string point;
+    std::string type;
+    std::string options;
+    words >> source >> point >> type >> options;
+    if (type == "cgroup" &&
+        ("," + options + ",").find("," + controller + ",") != std::string::npos) {
+      return point;
+    }
+  }
+  return "";
+}
+
+bool eventually(std::chrono::milliseconds patience, const std::function<bool()>& question) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (!question()) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+}  // namespace carrel::test

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace carrel::test {
+
+// What the tests read from the host: processes, files, control groups.
+
+struct HostProcess {
+  pid_t pid = 0;
+  pid_t parent = 0;
+  char state = '?';
+  std::string name;
+};
+
+// Every live process below this one, however often they forked: the tests are a child subreaper, so
+// that an orphan of a sandbox stays theirs. Zombies are not live.
+std::vector<HostProcess> descendants();
+
+// A line of /proc/PID/status without its name; empty if the process or the line is missing.
+std::string status_field(pid_t pid, const std::string& name);
+
+std::optional<std::string> read_text(const std::string& path);
+// Aborts when it cannot: a test without its files means nothing.
+void write_text(const std::string& path, const std::string& text, mode_t mode = 0644);
+
+// Where each hierarchy of control groups is mounted.
+std::vector<std::string> group_mounts();
+// The mount of a v1 controller; empty if there is none.
+std::string v1_mount(const std::string& controller);
+
+// Asks again until the answer is yes or the time is over.
+bool eventually(std::chrono::milliseconds patience, const std::function<bool()>& question);
+
+}  // namespace carrel::test

@@ -1,0 +1,95 @@
+#include "support/leftovers.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "support/host.h"
+#include "support/place.h"
+
+namespace carrel::test {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_keeper(pid_t pid) {
+  auto words = read_text("/proc/" + std::to_string(pid) + "/cmdline");
+  if (!words.has_value()) {
+    return false;
+  }
+  std::replace(words->begin(), words->end(), '\0', ' ');
+  return words->starts_with(place().program() + " keeper");
+}
+
+template <typename Visit>
+void walk(const std::string& path, Visit visit) {
+  std::error_code failed;
+  auto it = fs::recursive_directory_iterator(path, failed);
+  while (!failed && it != fs::recursive_directory_iterator()) {
+    visit(*it);
+    it.increment(failed);
+  }
+}
+
+}  // namespace
+
+Leftovers Leftovers::snapshot() {
+  Leftovers result;
+  for (const HostProcess& process : descendants()) {
+    if (!is_keeper(process.pid)) {
+      result.found_.insert("process " + std::to_string(process.pid) + " " + process.name);
+    }
+  }
+  std::error_code ignored;
+  for (As as : {As::kRoot, As::kUser}) {
+    const std::string label = place().label(as);
+    for (const std::string& mount : group_mounts()) {
+      if (!label.empty()) {
+        walk(mount + "/carrel-" + label, [&](const fs::directory_entry& entry) {
+          if (entry.is_directory(ignored)) {
+            result.found_.insert("group " + entry.path().string());
+          }
+        });
+      }
+    }
+    walk(place().home(as) + "/run", [&](const fs::directory_entry& entry) {
+      // The directories right below are part of the home; what is in them is somebody's.
+      const fs::path relative = entry.path().lexically_relative(place().home(as) + "/run");
+      const bool keepers = relative.string().starts_with("keeper");
+      if (!keepers && (!entry.is_directory(ignored) || relative.has_parent_path())) {
+        result.found_.insert("file " + entry.path().string());
+      }
+    });
+    walk(place().temporary(as), [&](const fs::directory_entry& entry) {
+      result.found_.insert("file " + entry.path().string());
+    });
+  }
+  std::istringstream mounts(read_text("/proc/self/mounts").value_or(""));
+  std::string line;
+  while (std::getline(mounts, line)) {
+    result.found_.insert("mount " + line);
+  }
+  return result;
+}
+
+std::string Leftovers::since(const Leftovers& before) const {
+  std::string text;
+  for (const std::string& one : found_) {
+    if (before.found_.count(one) == 0) {
+      text += one + "\n";
+    }
+  }
+  return text;
+}
+
+std::string left_since(const Leftovers& before) {
+  std::string left;
+  eventually(std::chrono::seconds(2), [&] {
+    left = Leftovers::snapshot().since(before);
+    return left.empty();
+  });
+  return left;
+}
+
+}  // namespace carrel::test

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "support/process.h"
+
+namespace carrel::test {
+
+// What a sandbox could leave on the host, of the place of this test: processes below the test,
+// control groups of the two installations (not their home `carrel-LABEL` itself), files in
+// CARREL_HOME/run and TMPDIR, mounts. The keeper of an installation is no leftover.
+class Leftovers {
+ public:
+  static Leftovers snapshot();
+
+  // What is here and was not there, one line each; empty: nothing is left.
+  [[nodiscard]] std::string since(const Leftovers& before) const;
+
+ private:
+  std::set<std::string> found_;
+};
+
+// Empty as soon as nothing is left that was not there in `before`; after two seconds the list.
+std::string left_since(const Leftovers& before);
+
+}  // namespace carrel::test
