@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "policy/config.h"
+#include "policy/narrow.h"
 #include "policy/validate.h"
 
 namespace carrel::cli {
@@ -31,7 +32,11 @@ Result<policy::Spec> sandbox_spec(const Arguments& arguments, policy::Operation 
   auto text = read_file_at(AT_FDCWD, path, policy::kLargestConfig);
   if (text.ok()) {
     CARREL_ASSIGN(policy::Config config, policy::parse_config(text.value(), path));
-    CARREL_ASSIGN(spec, policy::spec_from(config, operation));
+    CARREL_ASSIGN(policy::Spec wanted, policy::spec_from(config, operation));
+    if (!given.has_value()) {
+      CARREL_TRY(policy::check_narrows(spec, wanted, path));
+    }
+    spec = std::move(wanted);
   } else if (given.has_value() || text.error().error_number != ENOENT) {
     return text.error();
   }

@@ -7,8 +7,9 @@
 
 namespace carrel::cli {
 
-// The sandbox that was asked for: the defaults, over them carrel.toml (of --config, or the one in
-// the current directory), over them the options; checked against this host.
+// The sandbox that was asked for: the defaults, over them a carrel.toml, over them the options;
+// checked against this host. The file that --config names counts as the operator's word; one that
+// just lies in the current directory can only narrow.
 Result<policy::Spec> sandbox_spec(const Arguments& arguments, policy::Operation operation);
 
 }  // namespace carrel::cli
