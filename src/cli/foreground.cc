@@ -45,6 +45,13 @@ Foreground::Foreground(Mode mode, Terminal terminal, int input) : mode_(mode) {
     ::cfmakeraw(&raw);
     raw_ = ::tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) == 0;
   }
+  if (terminal == Terminal::kNo && mode == Mode::kPassOn) {
+    for (int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+      if (::isatty(fd) != 0) {
+        filters_[fd == STDOUT_FILENO ? 0 : 1].emplace();
+      }
+    }
+  }
   io_.input = input;
   io_.wake = poll_.get();
   io_.output = [this](protocol::Stream stream, std::string_view data) {
@@ -78,6 +85,12 @@ Status Foreground::take(protocol::Stream stream, std::string_view data) {
   if (mode_ == Mode::kCollect) {
     (out ? output_ : error_).add(data);
     return {};
+  }
+  std::optional<TerminalFilter>& filter = filters_[out ? 0 : 1];
+  std::string shown;
+  if (filter.has_value()) {
+    shown = filter->filter(data);
+    data = shown;
   }
   Status written = write_all(out ? STDOUT_FILENO : STDERR_FILENO, data);
   if (!written.ok() && written.error().error_number == EPIPE) {
@@ -121,6 +134,11 @@ sandbox::CommandIo::Wish Foreground::wake() {
 }
 
 void Foreground::finish(sandbox::ExecResult& result) {
+  for (std::size_t i = 0; i < filters_.size(); ++i) {
+    if (filters_[i].has_value()) {
+      (void)write_all(i == 0 ? STDOUT_FILENO : STDERR_FILENO, filters_[i]->finish());
+    }
+  }
   result.truncated = output_.cut() || error_.cut();
   result.standard_output = output_.text();
   result.standard_error = error_.text();

@@ -2,12 +2,15 @@
 
 #include <termios.h>
 
+#include <array>
 #include <chrono>
 #include <functional>
+#include <optional>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "cli/context.h"
+#include "cli/terminal_filter.h"
 #include "sandbox/capture.h"
 #include "sandbox/command.h"
 #include "sandbox/exec_result.h"
@@ -43,6 +46,8 @@ class Foreground {
   sandbox::CommandIo::Wish wake();
 
   Mode mode_;
+  // Output to a terminal that the command does not own is made harmless first.
+  std::array<std::optional<TerminalFilter>, 2> filters_;
   sandbox::CommandIo io_;
   sandbox::Capture output_;
   sandbox::Capture error_;

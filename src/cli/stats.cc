@@ -5,7 +5,7 @@
 #include "cli/context.h"
 #include "cli/output.h"
 #include "cli/table.h"
-#include "policy/size.h"
+#include "kernel/process_tree.h"
 #include "storage/box.h"
 #include "storage/home.h"
 
@@ -21,9 +21,13 @@ Result<kernel::CgroupUsage> usage_of(const storage::Home& home, const storage::B
       kernel::Cgroup::open(host.cgroups, record.id, kernel::CgroupOwnership::kBorrowed);
   if (!group.ok()) {
     if (group.error().code == Code::kNotFound) {
-      return Error{Code::kUnsupported, 0,
-                   "this host gives no control groups, so nothing counts the sandbox's usage",
-                   "run 'carrel doctor'"};
+      // No control group counts on this host: add up its processes.
+      CARREL_ASSIGN(kernel::TreeUsage tree, kernel::usage_of_tree(record.pid));
+      kernel::CgroupUsage usage;
+      usage.memory_bytes = tree.memory_bytes;
+      usage.pids = tree.processes;
+      usage.cpu_usec = tree.cpu_usec;
+      return usage;
     }
     return group.error();
   }

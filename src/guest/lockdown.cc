@@ -58,9 +58,13 @@ bool write_id_map(const char* path, std::uint32_t inside) {
 bool drop_capabilities() {
   // CRITICAL: the bounding set goes first, while CAP_SETPCAP is still there; without this a set-id
   // or file-capability program could bring capabilities of this user namespace back.
+  // The kernel's own last capability is followed by EINVAL; none is skipped, and 0 always exists.
   for (unsigned long capability = 0; capability <= 63; ++capability) {
-    if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0 && errno != EINVAL) {
-      return false;
+    if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0) {
+      if (errno != EINVAL || capability == 0) {
+        return false;
+      }
+      break;
     }
   }
   constexpr unsigned long kBits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
@@ -78,6 +82,10 @@ bool drop_capabilities() {
 }
 
 bool limit(int resource, std::uint64_t value, Failure& failure) {
+  struct rlimit asked {value, value};
+  if (setrlimit(resource, &asked) == 0) {
+    return true;
+  }
   struct rlimit now {};
   if (getrlimit(resource, &now) != 0) {
     return failure.at("read", "a resource limit", -errno);
@@ -222,7 +230,8 @@ bool become_workload(const protocol::Boot& boot, int ruleset, Failure& failure) 
   if (ruleset >= 0 && syscall(kLandlockRestrictSelf, ruleset, 0) != 0) {
     return failure.at("enter", "the Landlock domain", -errno);
   }
-  return load_filter(boot.workload_filter, failure);
+  // A filter cannot be taken off: where the guest's own is the workload's, it is in force here.
+  return boot.guest_filter == boot.workload_filter || load_filter(boot.workload_filter, failure);
 }
 
 }  // namespace carrel::guest

@@ -1,0 +1,112 @@
+#include "kernel/process_tree.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/files.h"
+
+namespace carrel::kernel {
+
+namespace {
+
+struct CloseDir {
+  void operator()(DIR* dir) const { ::closedir(dir); }
+};
+
+struct Row {
+  pid_t parent = 0;
+  std::uint64_t ticks = 0;
+  std::uint64_t pages = 0;
+};
+
+std::uint64_t to_number(std::string_view text) {
+  std::uint64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+// The fields of /proc/PID/stat after the name, which can hold anything.
+bool parse_stat(std::string_view line, Row& row) {
+  std::size_t at = line.rfind(')');
+  if (at == std::string_view::npos || at + 2 > line.size()) {
+    return false;
+  }
+  line.remove_prefix(at + 2);
+  for (int field = 3; !line.empty(); ++field) {
+    std::string_view word = line.substr(0, line.find(' '));
+    if (field == 4) {
+      row.parent = static_cast<pid_t>(to_number(word));
+    } else if (field == 14 || field == 15) {
+      row.ticks += to_number(word);
+    } else if (field == 24) {
+      row.pages = to_number(word);
+      return true;
+    }
+    line.remove_prefix(std::min(line.size(), word.size() + 1));
+  }
+  return false;
+}
+
+std::map<pid_t, Row> all_processes() {
+  std::map<pid_t, Row> rows;
+  std::unique_ptr<DIR, CloseDir> proc(::opendir("/proc"));
+  while (proc) {
+    const dirent* entry = ::readdir(proc.get());
+    if (entry == nullptr) {
+      break;
+    }
+    pid_t pid = static_cast<pid_t>(to_number(entry->d_name));
+    Row row;
+    if (pid > 0) {
+      auto line = read_file_at(::dirfd(proc.get()), std::string(entry->d_name) + "/stat", 4096);
+      if (line.ok() && parse_stat(line.value(), row)) {
+        rows.emplace(pid, row);
+      }
+    }
+  }
+  return rows;
+}
+
+bool is_below(const std::map<pid_t, Row>& rows, pid_t pid, pid_t root) {
+  for (int depth = 0; depth < 4096; ++depth) {
+    if (pid == root) {
+      return true;
+    }
+    auto row = rows.find(pid);
+    if (row == rows.end() || row->second.parent <= 1) {
+      return false;
+    }
+    pid = row->second.parent;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<TreeUsage> usage_of_tree(pid_t root) {
+  const std::map<pid_t, Row> rows = all_processes();
+  if (!rows.contains(root)) {
+    return Error{Code::kGone, 0, "process " + std::to_string(root) + " has ended", {}};
+  }
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const auto hertz = static_cast<std::uint64_t>(::sysconf(_SC_CLK_TCK));
+  TreeUsage usage;
+  for (const auto& [pid, row] : rows) {
+    if (is_below(rows, pid, root)) {
+      ++usage.processes;
+      usage.memory_bytes += row.pages * page;
+      usage.cpu_usec += row.ticks * 1'000'000 / hertz;
+    }
+  }
+  return usage;
+}
+
+}  // namespace carrel::kernel
