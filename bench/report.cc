@@ -107,8 +107,7 @@ std::string Report::to_text() const {
     }
     done.push_back(first.section);
     std::vector<Cells> lines;
-    lines.push_back(
-        {first.section, "median", "p10 - p90", "n", "ratio", "must", "aim", "reached"});
+    lines.push_back({first.section, "median", "p10 - p90", "n", "ratio", "must", "aim", "reached"});
     for (const Row& row : rows_) {
       if (row.section != first.section) {
         continue;

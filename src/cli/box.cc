@@ -7,6 +7,7 @@
 
 #include "backends/native/groups.h"
 #include "backends/native/launch.h"
+#include "backends/native/remains.h"
 #include "base/files.h"
 #include "cli/foreground.h"
 #include "cli/output.h"
@@ -63,8 +64,12 @@ Result<Connection> connect(const Context& context) {
   CARREL_ASSIGN(connection.home, storage::Home::open());
   const std::string named(context.arguments.operands.front());
   CARREL_ASSIGN(connection.record, storage::find_box(connection.home, named));
-  CARREL_ASSIGN(UniqueFd socket, storage::connect_box(connection.home, connection.record));
-  connection.stream = sandbox::GuestStream(std::move(socket));
+  auto socket = storage::connect_box(connection.home, connection.record);
+  native::sweep_quickly(connection.home);
+  if (!socket.ok()) {
+    return socket.error();
+  }
+  connection.stream = sandbox::GuestStream(std::move(socket.value()));
   CARREL_TRY(connection.stream.greet(connection.record.id, kGreetMs));
   return connection;
 }

@@ -1,3 +1,5 @@
+#include <malloc.h>
+
 #include <string_view>
 #include <vector>
 
@@ -119,5 +121,8 @@ int main_with(std::span<const std::string_view> words) {
 }  // namespace carrel::cli
 
 int main(int count, char** words) {
+  // The heap grows in few steps and gives nothing back: most commands live for milliseconds.
+  ::mallopt(M_TOP_PAD, 256 << 10);
+  ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
   return carrel::cli::main_with(std::vector<std::string_view>(words + 1, words + count));
 }

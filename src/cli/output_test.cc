@@ -57,8 +57,12 @@ TEST(ToJson, BytesThatAreNotUtf8AreReplacedAndKeptInBase64) {
 }
 
 TEST(ToJson, Base64IsPaddedForEveryLength) {
-  const std::vector<std::pair<std::string, std::string>> cases = {
-      {"\xff", "/w=="}, {"\xff\x01", "/wE="}, {"\xff\x01\x02", "/wEC"}, {"\xff" "abc", "/2FiYw=="}};
+  const std::vector<std::pair<std::string, std::string>> cases = {{"\xff", "/w=="},
+                                                                  {"\xff\x01", "/wE="},
+                                                                  {"\xff\x01\x02", "/wEC"},
+                                                                  {"\xff"
+                                                                   "abc",
+                                                                   "/2FiYw=="}};
   for (const auto& [bytes, text] : cases) {
     sandbox::ExecResult result;
     result.standard_error = bytes;
@@ -110,7 +114,10 @@ TEST(Printable, NoControlByteIsEverLeft) {
 }
 
 TEST(Printable, BytesThatAreNotUtf8AreReplaced) {
-  EXPECT_EQ(printable("a\xff" "b\x9b"), "a\xef\xbf\xbd" "b\xef\xbf\xbd");
+  EXPECT_EQ(printable("a\xff"
+                      "b\x9b"),
+            "a\xef\xbf\xbd"
+            "b\xef\xbf\xbd");
 }
 
 TEST(JsonString, IsALiteral) {
@@ -142,8 +149,8 @@ TEST(Fail, IsOneEscapedLineOnStderr) {
   const Arguments arguments = arguments_of({"run", "true"});
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
-  const int status = fail(Context{arguments},
-                          Error{Code::kGone, 0, "the sandbox said \x1b[2J\n", "remove it"});
+  const int status =
+      fail(Context{arguments}, Error{Code::kGone, 0, "the sandbox said \x1b[2J\n", "remove it"});
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "carrel: the sandbox said \\x1b[2J\\x0a (remove it)\n");

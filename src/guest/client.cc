@@ -15,6 +15,7 @@ constexpr std::size_t kInitialIn = 16U << 10;
 void Client::open(int fd) {
   fd_ = fd;
   greeted_ = false;
+  watched_for_room_ = false;
   in_start_ = in_end_ = 0;
   out_start_ = out_size_ = 0;
 }
@@ -101,7 +102,9 @@ bool Client::send(std::uint32_t channel, protocol::FrameType type, std::string_v
                                type};
   protocol::write_header(header, std::span<unsigned char, protocol::kHeaderSize>(
                                      reinterpret_cast<unsigned char*>(at), protocol::kHeaderSize));
-  memcpy(at + protocol::kHeaderSize, head.data(), head.size());
+  if (!head.empty()) {
+    memcpy(at + protocol::kHeaderSize, head.data(), head.size());
+  }
   if (!body.empty()) {
     memcpy(at + protocol::kHeaderSize + head.size(), body.data(), body.size());
   }

@@ -37,10 +37,14 @@ class Client {
   // Writes what it can. False when the connection is over.
   bool flush();
   [[nodiscard]] bool has_output() const { return out_size_ > 0; }
+  // Whether the event loop watches for room to write.
+  [[nodiscard]] bool watched_for_room() const { return watched_for_room_; }
+  void note_watch() { watched_for_room_ = has_output(); }
 
  private:
   int fd_ = -1;
   bool greeted_ = false;
+  bool watched_for_room_ = false;
   char* in_ = nullptr;
   std::size_t in_capacity_ = 0;
   std::size_t in_start_ = 0;

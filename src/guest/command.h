@@ -8,9 +8,13 @@
 // The life of a command: start, output, input, end.
 namespace carrel::guest {
 
+struct ProgramIo;
+
 // Takes a slot for a new command; kNone when all are in use. The oldest finished one gives way.
 std::uint32_t take_command(Guest& guest);
 void free_command(Guest& guest, std::uint32_t index);
+
+// Starting (command_start.cc).
 
 // Starts a separate process. `payload` is the Start message that `start` was parsed from.
 void start_exec(Guest& guest, std::uint32_t index, const protocol::Start& start,
@@ -20,31 +24,57 @@ void start_exec(Guest& guest, std::uint32_t index, const protocol::Start& start,
 int start_spawner(Guest& guest);
 
 // Has the spawner start a program; makes a spawner when there is none. 0 or a negative errno.
-int spawn(Guest& guest, std::string_view payload, const struct ProgramIo& io, int report);
+int spawn(Guest& guest, std::string_view payload, const ProgramIo& io, int report);
 
+void on_spawner_end(Guest& guest);
+
+// Streams (command_io.cc).
+
+enum class Got {
+  kData,     // there may be more
+  kNothing,  // everything that is there now was read
+  kEnd,      // nobody can write any more
+  kNoRoom,   // the client has to read first
+};
+
+// Reads an output once, into its ring.
+Got read_output(Guest& guest, std::uint32_t index, std::uint32_t stream);
+// Gives a stream its descriptor; watch_output has its data reported from then on.
+void set_output(Guest& guest, std::uint32_t index, std::uint32_t stream, int fd);
+void watch_output(Guest& guest, std::uint32_t index, std::uint32_t stream);
 void on_output(Guest& guest, std::uint32_t index, std::uint32_t stream);
-void on_report(Guest& guest, std::uint32_t index);
+// Nobody holds the outputs back any more: reads what was left in the pipes.
+void release_outputs(Guest& guest, std::uint32_t index);
+
+// Writes what there is of the input, if the program has its side open.
 void on_input_ready(Guest& guest, std::uint32_t index);
+// The program closed its side: the rest is dropped.
+void on_input_unwanted(Guest& guest, std::uint32_t index);
 // Takes bytes for the command's stdin. False when the client sent more than its window.
 bool give_input(Guest& guest, std::uint32_t index, std::string_view data);
 void close_input(Guest& guest, std::uint32_t index);
 
+// Sends what the client has room for; tells the end once everything before it was sent.
+void pump(Guest& guest, std::uint32_t index);
+
+// Ending (command.cc).
+
+void on_report(Guest& guest, std::uint32_t index);
+
 // The guest's own child ended: the only command of a one-shot sandbox, or an orphan.
 void on_child_end(Guest& guest, pid_t pid, int status);
 
-// Ends the command's processes now; its end is reported when they are gone.
+// A minder was killed: ends the processes that nobody minds any more.
+void end_unminded(const Guest& guest, pid_t minder);
+
+// Ends the command's processes now; its end is reported when they are gone, or a second later.
 void end_command(Guest& guest, std::uint32_t index, protocol::EndKind why);
+// The command's deadline has come.
+void on_deadline(Guest& guest, std::uint32_t index);
 
 // Notes how it ended. What is still in its pipes is read, then the client is told.
 void note_end(Guest& guest, std::uint32_t index, int wait_status);
 void note_not_started(Guest& guest, std::uint32_t index, int error_number);
 void begin_draining(Guest& guest, std::uint32_t index);
-
-// Sends what the client has room for; tells the end once everything before it was sent.
-void pump(Guest& guest, std::uint32_t index);
-
-// Makes a pipe for one output of a command; returns the end for the program, or a negative errno.
-int open_output(Guest& guest, std::uint32_t index, std::uint32_t stream);
-void watch_output(Guest& guest, std::uint32_t index, std::uint32_t stream, int fd);
 
 }  // namespace carrel::guest

@@ -5,12 +5,9 @@
 #include <linux/capability.h>
 #include <linux/seccomp.h>
 #include <linux/securebits.h>
-#include <net/if.h>
 #include <sched.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -35,23 +32,10 @@ bool load_filter(std::string_view bytes, Failure& failure) {
   return true;
 }
 
-bool bring_up_loopback() {
-  int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) {
-    return false;
-  }
-  struct ifreq request {};
-  request.ifr_name[0] = 'l';
-  request.ifr_name[1] = 'o';
-  request.ifr_flags = IFF_UP | IFF_RUNNING;
-  bool up = ioctl(fd, SIOCSIFFLAGS, &request) == 0;
-  close(fd);
-  return up;
-}
-
-bool write_id_map(const char* path, std::uint32_t inside) {
+// The same id in both namespaces.
+bool write_id_map(const char* path, std::uint32_t id) {
   Text<64> map;
-  map.add_number(inside).add(" 0 1");
+  map.add_number(id).add(" ").add_number(id).add(" 1");
   return write_file(AT_FDCWD, path, map.view()) == 0;
 }
 
@@ -119,9 +103,6 @@ bool allow_path(int ruleset, const char* path, std::uint64_t rights) {
 }  // namespace
 
 bool set_up_identity(const protocol::Boot& boot, Failure& failure) {
-  if (!bring_up_loopback()) {
-    return failure.at("bring up", "the loopback interface", -errno);
-  }
   if (sethostname(boot.hostname.data(), boot.hostname.size()) != 0) {
     return failure.at("set the hostname to", boot.hostname, -errno);
   }

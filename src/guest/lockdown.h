@@ -6,7 +6,7 @@
 
 namespace carrel::guest {
 
-// Phase 4: what only a guest with capabilities can do: loopback, hostname, keyring.
+// Phase 4: what only a guest with capabilities can do: hostname, keyring.
 bool set_up_identity(const protocol::Boot& boot, Failure& failure);
 
 // The second, less privileged user and mount namespace; no namespaces can be made below it. Then

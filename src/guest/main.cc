@@ -7,8 +7,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <string_view>
+
 #include "guest/command.h"
 #include "guest/lockdown.h"
+#include "guest/network.h"
 #include "guest/root.h"
 #include "guest/runtime.h"
 #include "guest/server.h"
@@ -16,11 +19,13 @@
 #include "protocol/frame.h"
 
 // The first process of every sandbox. It is executed from a sealed memory file with one descriptor,
-// the stream of its maker, and builds the room around itself.
+// the stream of its maker, and builds the room around itself. Its only argument, if there is one,
+// is kMakeNetwork: then it is still in its maker's network.
 namespace carrel::guest {
 namespace {
 
 constexpr int kControl = 3;
+constexpr std::string_view kMakeNetwork = "make-network";
 
 struct Received {
   char* payload = nullptr;
@@ -117,11 +122,15 @@ bool listen_and_watch(Guest& guest, const Received& received, Failure& failure) 
   return true;
 }
 
-int run() {
+int run(std::string_view order) {
   static Guest guest;
+  static Network network;
   Received received;
   fcntl(kControl, F_SETFD, FD_CLOEXEC);
   Failure failure;
+  if (order == kMakeNetwork && !network.begin(failure)) {
+    give_up(failure);
+  }
   if (!receive_boot(received)) {
     return 1;  // the maker is gone
   }
@@ -132,7 +141,7 @@ int run() {
     give_up(failure);
   }
   bool built = listen_and_watch(guest, received, failure) &&
-               build_root(guest.boot, guest.root, failure) &&
+               build_root(guest.boot, guest.root, failure) && network.join(failure) &&
                set_up_identity(guest.boot, failure) &&
                prepare_landlock(guest.boot, guest.root, guest.ruleset, failure) &&
                lock_in(guest.boot, guest.root, failure);
@@ -159,4 +168,4 @@ int run() {
 }  // namespace
 }  // namespace carrel::guest
 
-int main() { return carrel::guest::run(); }
+int main(int count, char** words) { return carrel::guest::run(count > 1 ? words[1] : ""); }

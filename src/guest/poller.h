@@ -1,6 +1,7 @@
 #pragma once
 
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include <cstdint>
 
@@ -11,11 +12,11 @@ enum class Source : std::uint32_t {
   kClient,
   kSignals,
   kSpawner,
-  kOutput,   // index: command * 2 + stream
-  kInput,    // index: command
-  kReport,   // index: command, or kShellReport + shell
-  kShellReport,
-  kShellControl,
+  kOutput,        // index: command * 2 + stream
+  kInput,         // index: command
+  kReport,        // index: command
+  kShellReport,   // index: shell
+  kShellControl,  // index: shell
 };
 
 // epoll with a typed source and an index for each descriptor.
@@ -35,6 +36,14 @@ class Poller {
   }
   // A descriptor must be removed before it is closed: another process may still hold the file.
   void remove(int fd) const { epoll_ctl(fd_, EPOLL_CTL_DEL, fd, nullptr); }
+  // Ends the watching and closes; the descriptor becomes -1. One that is not open is fine.
+  void close(int& fd) const {
+    if (fd >= 0) {
+      remove(fd);
+      ::close(fd);
+      fd = -1;
+    }
+  }
   int wait(struct epoll_event* events, int count, int timeout_ms) const {
     return epoll_wait(fd_, events, count, timeout_ms);
   }
@@ -48,7 +57,7 @@ class Poller {
 
  private:
   static struct epoll_event make(std::uint32_t events, Source source, std::uint32_t index) {
-    struct epoll_event event {};
+    struct epoll_event event{};
     event.events = events;
     event.data.u64 = static_cast<std::uint64_t>(source) << 32 | index;
     return event;

@@ -5,9 +5,10 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string_view>
 #include <time.h>
 #include <unistd.h>
+
+#include <string_view>
 
 #include "guest/runtime.h"
 
@@ -74,6 +75,12 @@ bool look_at(pid_t pid, ProcessRow& row) {
     return false;
   }
   row.parent = static_cast<pid_t>(parent);
+  row.state = line[line.rfind(')') + 2];
+  // A process whose first thread has ended looks dead, too, while its other threads run on.
+  std::uint64_t threads = 0;
+  if (row.state == 'Z' && stat_field(line, 20, threads) && threads > 1) {
+    row.state = 'S';
+  }
   return true;
 }
 
@@ -121,6 +128,45 @@ bool is_due(const ProcessRow* rows, std::size_t count, const ProcessRow& row, pi
   return false;
 }
 
+// Whether no one of `minded` is on the chain of parents, up to `lost`.
+bool is_unminded(const ProcessRow* rows, std::size_t count, const ProcessRow& row,
+                 const pid_t* minded, std::size_t minded_count, pid_t lost) {
+  const ProcessRow* at = &row;
+  for (int depth = 0; at != nullptr && at->pid != lost && depth < 4096; ++depth) {
+    for (std::size_t i = 0; i < minded_count; ++i) {
+      if (at->pid == minded[i]) {
+        return false;
+      }
+    }
+    at = at->parent <= 1 ? nullptr : find(rows, count, at->parent);
+  }
+  return true;
+}
+
+// Each look stops what it finds before it ends it, so that nothing forks between two looks; the
+// bound is for a workload that is faster than that, which its process limit then ends.
+template <typename IsDue>
+void end_each(IsDue is_due_now) {
+  static ProcessRow rows[kMaxProcessRows];
+  for (int round = 0; round < 200; ++round) {
+    std::size_t count = list_processes(rows, kMaxProcessRows);
+    bool any = false;
+    for (int signal : {SIGSTOP, SIGKILL}) {
+      for (std::size_t i = 0; i < count; ++i) {
+        if (rows[i].pid > 1 && rows[i].state != 'Z' && is_due_now(rows, count, rows[i])) {
+          kill(rows[i].pid, signal);
+          any = true;
+        }
+      }
+    }
+    if (!any) {
+      return;
+    }
+    struct timespec pause{0, 1'000'000};
+    nanosleep(&pause, nullptr);
+  }
+}
+
 std::uint64_t status_kilobytes(std::string_view status, std::string_view key) {
   std::size_t at = status.find(key);
   if (at == std::string_view::npos) {
@@ -151,27 +197,20 @@ std::size_t list_processes(ProcessRow* rows, std::size_t capacity) {
 }
 
 void end_descendants(pid_t ancestor, pid_t shell, std::uint64_t since) {
-  static ProcessRow rows[kMaxProcessRows];
-  // Each look stops what it finds before it ends it, so that nothing forks between two looks; the
-  // bound is for a workload that is faster than that, which its process limit then ends.
-  for (int round = 0; round < 200; ++round) {
-    std::size_t count = list_processes(rows, kMaxProcessRows);
-    bool any = false;
-    for (int signal : {SIGSTOP, SIGKILL}) {
-      for (std::size_t i = 0; i < count; ++i) {
-        if (rows[i].pid > 1 && rows[i].pid != ancestor &&
-            is_due(rows, count, rows[i], ancestor, shell, since)) {
-          kill(rows[i].pid, signal);
-          any = true;
-        }
-      }
-    }
-    if (!any) {
-      return;
-    }
-    struct timespec pause {0, 1'000'000};
-    nanosleep(&pause, nullptr);
-  }
+  end_each([=](const ProcessRow* rows, std::size_t count, const ProcessRow& row) {
+    return row.pid != ancestor && is_due(rows, count, row, ancestor, shell, since);
+  });
+}
+
+void end_all_but(const pid_t* minded, std::size_t count, pid_t lost) {
+  end_each([=](const ProcessRow* rows, std::size_t rows_count, const ProcessRow& row) {
+    return is_unminded(rows, rows_count, row, minded, count, lost);
+  });
+}
+
+bool is_stopped(pid_t pid) {
+  ProcessRow row;
+  return look_at(pid, row) && row.state == 'T';
 }
 
 std::uint64_t process_start(pid_t pid) {
@@ -180,7 +219,7 @@ std::uint64_t process_start(pid_t pid) {
 }
 
 std::uint64_t ticks_now() {
-  struct timespec now {};
+  struct timespec now{};
   clock_gettime(CLOCK_BOOTTIME, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * kTicksPerSecond +
          static_cast<std::uint64_t>(now.tv_nsec) / (1'000'000'000 / kTicksPerSecond);

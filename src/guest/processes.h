@@ -13,6 +13,7 @@ struct ProcessRow {
   pid_t pid = 0;
   pid_t parent = 0;
   std::uint64_t start = 0;  // clock ticks since boot
+  char state = '\0';        // as in /proc: T is stopped, Z has ended; zero keeps tables in .bss
 };
 
 inline constexpr std::size_t kMaxProcessRows = 8192;
@@ -20,10 +21,17 @@ inline constexpr std::size_t kMaxProcessRows = 8192;
 // Fills `rows` and returns how many there are.
 std::size_t list_processes(ProcessRow* rows, std::size_t capacity);
 
-// Ends every descendant of `ancestor` that started at `since` or later, and `shell` with it (0: there
-// is none). Older ones and what they started are left alone; `ancestor` itself stays. Repeats until
-// a look finds nothing to end.
+// Ends every descendant of `ancestor` that started at `since` or later, and `shell` with it (0:
+// there is none). Older ones and what they started are left alone; `ancestor` itself stays. Repeats
+// until a look finds nothing to end.
 void end_descendants(pid_t ancestor, pid_t shell, std::uint64_t since);
+
+// Ends every process but the guest and those that are, or descend from, one of `minded`. The
+// children of `lost`, a minder that is dying, are ended with the rest.
+void end_all_but(const pid_t* minded, std::size_t count, pid_t lost);
+
+// Whether somebody stopped it with a signal.
+bool is_stopped(pid_t pid);
 
 // The start time of a process, 0 when it is gone.
 std::uint64_t process_start(pid_t pid);

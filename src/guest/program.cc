@@ -10,10 +10,12 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "guest/runtime.h"
+#include "kernel/uapi/mount.h"
 
 namespace carrel::guest {
 
@@ -23,7 +25,7 @@ using protocol::Start;
 using protocol::StringList;
 
 constexpr std::size_t kMaxStrings = 2 * protocol::kMaxArguments + 2;
-constexpr int kMaxPassed = 7;  // payload, report, three streams, two for a shell
+constexpr int kMaxPassed = 8;  // payload, report, three streams, three for a shell
 
 void tell(int report, ReportKind kind, std::uint32_t value) {
   Report message{kind, value, 0};
@@ -116,6 +118,14 @@ int execute(char** arguments, char** environment) {
   }
 }
 
+void close_between(int first, int last) {
+  if (syscall(kernel::uapi::kCloseRange, first, last, 0) != 0) {
+    for (int fd = first; fd <= last; ++fd) {
+      close(fd);
+    }
+  }
+}
+
 int keep_above_streams(int fd) { return fd < 0 || fd > 2 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3); }
 
 // The command's descriptors become exactly the ones it is meant to have.
@@ -132,7 +142,28 @@ bool place_descriptors(const Start& start, const ProgramIo& io) {
   if (io.control < 0) {
     return true;
   }
-  return dup2(io.control, kShellControl) >= 0 && dup2(io.directory, kShellDirectory) >= 0;
+  return dup2(io.text, kShellText) >= 0 && dup2(io.control, kShellControl) >= 0 &&
+         dup2(io.directory, kShellDirectory) >= 0;
+}
+
+// The sandbox's own work dir is made if it is absent; one that a command asks for is not.
+bool enter_workdir(const protocol::Boot& boot, const Start& start) {
+  Path path;
+  path.add(start.workdir.empty() ? boot.workdir : start.workdir);
+  if (chdir(path.c_str()) == 0) {
+    return true;
+  }
+  if (errno != ENOENT || !start.workdir.empty()) {
+    return false;
+  }
+  for (std::size_t at = 1; at < boot.workdir.size(); ++at) {
+    if (boot.workdir[at] == '/') {
+      Path above;
+      mkdir(above.add({boot.workdir.data(), at}).c_str(), 0755);
+    }
+  }
+  mkdir(path.c_str(), 0755);
+  return chdir(path.c_str()) == 0;
 }
 
 }  // namespace
@@ -151,13 +182,11 @@ bool place_descriptors(const Start& start, const ProgramIo& io) {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   signal(SIGPIPE, SIG_DFL);
   signal(SIGCHLD, SIG_DFL);
-  Path workdir;
-  workdir.add(start.workdir.empty() ? boot.workdir : start.workdir);
-  if (!place_descriptors(start, io) || chdir(workdir.c_str()) != 0) {
+  if (!place_descriptors(start, io) || !enter_workdir(boot, start)) {
     tell(report, ReportKind::kNotStarted, static_cast<std::uint32_t>(errno));
     _exit(126);
   }
-  // The report pipe moves to 3 and everything above goes, but for a shell's own two.
+  // The report pipe moves to 3 and everything above goes, but for a shell's own three.
   int last = report;
   if (report != 3) {
     if (dup2(report, 3) < 0) {
@@ -170,9 +199,7 @@ bool place_descriptors(const Start& start, const ProgramIo& io) {
   if (io.control < 0) {
     close_from(4);
   } else {
-    for (int fd = 4; fd < kShellControl; ++fd) {
-      close(fd);
-    }
+    close_between(4, kShellText - 1);
     close_from(kShellDirectory + 1);
   }
   int error = execute(arguments, environment);
@@ -199,7 +226,7 @@ namespace {
   Report started{ReportKind::kStarted, static_cast<std::uint32_t>(program),
                  static_cast<std::uint32_t>(getpid())};
   write_whole(report, {reinterpret_cast<const char*>(&started), sizeof started});
-  for (int fd : {io.input, io.output, io.error, io.control, io.directory}) {
+  for (int fd : {io.input, io.output, io.error, io.text, io.control, io.directory}) {
     if (fd >= 0) {
       close(fd);
     }
@@ -223,9 +250,9 @@ struct Request {
 
 bool receive(int socket, Request& request) {
   char byte = 0;
-  struct iovec data {&byte, 1};
+  struct iovec data{&byte, 1};
   alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof request.descriptors)];
-  struct msghdr message {};
+  struct msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = control;
@@ -247,21 +274,21 @@ bool receive(int socket, Request& request) {
 void serve_request(const protocol::Boot& boot, int socket, const Request& request) {
   const int* fds = request.descriptors;
   int report = fds[1];
-  struct stat info {};
+  struct stat info{};
   fstat(fds[0], &info);
   std::size_t size = static_cast<std::size_t>(info.st_size);
   void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fds[0], 0);
   Start start;
-  if (data == MAP_FAILED ||
-      !protocol::parse_start({static_cast<const char*>(data), size}, start)) {
+  if (data == MAP_FAILED || !protocol::parse_start({static_cast<const char*>(data), size}, start)) {
     tell(report, ReportKind::kNotStarted, EBADMSG);
   } else {
     pid_t minder = fork();
     if (minder == 0) {
       close(socket);
       close(fds[0]);
-      ProgramIo io{fds[2], fds[3], fds[4], request.count > 5 ? fds[5] : -1,
-                   request.count > 6 ? fds[6] : -1};
+      bool shell = request.count == kMaxPassed;
+      ProgramIo io{
+          fds[2], fds[3], fds[4], shell ? fds[5] : -1, shell ? fds[6] : -1, shell ? fds[7] : -1};
       run_minder(boot, start, io, report);
     }
     if (minder < 0) {
@@ -297,12 +324,13 @@ int ask_spawner(int socket, std::string_view payload, const ProgramIo& io, int r
     close(memory);
     return reason;
   }
-  int fds[kMaxPassed] = {memory, report, io.input, io.output, io.error, io.control, io.directory};
-  std::size_t count = io.control < 0 ? 5 : 7;
+  int fds[kMaxPassed] = {memory,   report,  io.input,   io.output,
+                         io.error, io.text, io.control, io.directory};
+  std::size_t count = io.control < 0 ? 5 : kMaxPassed;
   char byte = 0;
-  struct iovec data {&byte, 1};
+  struct iovec data{&byte, 1};
   alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof fds)] = {};
-  struct msghdr message {};
+  struct msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = control;
@@ -312,8 +340,9 @@ int ask_spawner(int socket, std::string_view payload, const ProgramIo& io, int r
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = static_cast<socklen_t>(CMSG_LEN(count * sizeof(int)));
   memcpy(CMSG_DATA(header), fds, count * sizeof(int));
-  ssize_t n = sendmsg(socket, &message, MSG_NOSIGNAL);
-  int result = n < 0 ? -errno : 0;
+  // Somebody may have stopped the spawner: the guest never waits for it.
+  ssize_t n = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  int result = n >= 0 ? 0 : errno == EAGAIN ? -EBUSY : -errno;
   close(memory);
   return result;
 }

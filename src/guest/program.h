@@ -17,10 +17,12 @@ struct ProgramIo {
   int input = -1;
   int output = -1;
   int error = -1;
+  int text = -1;       // shell: becomes kShellText
   int control = -1;    // shell: becomes kShellControl
   int directory = -1;  // shell: becomes kShellDirectory
 };
 
+inline constexpr int kShellText = 197;
 inline constexpr int kShellControl = 198;
 inline constexpr int kShellDirectory = 199;
 

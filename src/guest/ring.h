@@ -1,5 +1,7 @@
 #pragma once
 
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include <cstddef>
@@ -9,10 +11,12 @@
 namespace carrel::guest {
 
 // The newest bytes of a stream, with offsets from its beginning. Memory is taken when the first
-// byte comes and given back by reset().
+// byte comes and given back by reset(). A stream that is a few bytes long costs a few bytes: only
+// what does not fit there gets the whole ring.
 class Ring {
  public:
   static constexpr std::size_t kCapacity = 256U << 10;
+  static constexpr std::size_t kFew = 2048;
 
   [[nodiscard]] std::uint64_t end() const { return end_; }
   [[nodiscard]] std::uint64_t start() const { return end_ < kCapacity ? 0 : end_ - kCapacity; }
@@ -25,13 +29,8 @@ class Ring {
   // A contiguous place for up to `wanted` new bytes; empty when there is no memory.
   char* place(std::size_t wanted, std::size_t& size) {
     size = 0;
-    if (data_ == nullptr) {
-      void* memory = mmap(nullptr, kCapacity, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      if (memory == MAP_FAILED) {
-        return nullptr;
-      }
-      data_ = static_cast<char*>(memory);
+    if (data_ == nullptr && !grow()) {
+      return nullptr;
     }
     std::size_t at = static_cast<std::size_t>(end_ % kCapacity);
     size = kCapacity - at < wanted ? kCapacity - at : wanted;
@@ -39,24 +38,54 @@ class Ring {
   }
   void added(std::size_t size) { end_ += size; }
 
+  // The first bytes of the stream, at most kFew. False when there is no memory.
+  bool begin(std::string_view bytes) {
+    few_ = static_cast<char*>(malloc(bytes.size()));
+    if (few_ == nullptr) {
+      return false;
+    }
+    memcpy(few_, bytes.data(), bytes.size());
+    end_ = bytes.size();
+    return true;
+  }
+
   // The bytes from `offset` on that lie together; at most `limit`. `offset` is not before start().
   [[nodiscard]] std::string_view from(std::uint64_t offset, std::size_t limit) const {
+    const char* data = data_ == nullptr ? few_ : data_;
     std::size_t at = static_cast<std::size_t>(offset % kCapacity);
     std::size_t size = static_cast<std::size_t>(end_ - offset);
     size = size < kCapacity - at ? size : kCapacity - at;
-    return {data_ + at, size < limit ? size : limit};
+    return {data + at, size < limit ? size : limit};
   }
 
   void reset() {
     if (data_ != nullptr) {
       munmap(data_, kCapacity);
     }
+    free(few_);
     data_ = nullptr;
+    few_ = nullptr;
     end_ = 0;
   }
 
  private:
+  bool grow() {
+    void* memory =
+        mmap(nullptr, kCapacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+      return false;
+    }
+    data_ = static_cast<char*>(memory);
+    if (few_ != nullptr) {
+      memcpy(data_, few_, static_cast<std::size_t>(end_));
+      free(few_);
+      few_ = nullptr;
+    }
+    return true;
+  }
+
   char* data_ = nullptr;
+  char* few_ = nullptr;
   std::uint64_t end_ = 0;
 };
 

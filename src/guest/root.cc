@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "guest/runtime.h"
+#include "guest/tree.h"
 #include "kernel/uapi/mount.h"
 
 namespace carrel::guest {
@@ -22,26 +22,7 @@ using protocol::StepKind;
 
 constexpr unsigned kCloneTree = 1;  // OPEN_TREE_CLONE
 constexpr unsigned kNoFollow = 0x100;
-constexpr unsigned kMoveFromDescriptor = 4;  // MOVE_MOUNT_F_EMPTY_PATH
 constexpr std::uint64_t kTmpfsAttributes = kAttrNoSuid | kAttrNoDev;  // every new mount has these
-
-// A path of the plan as a C string. Unlike Text it touches only the bytes it needs.
-class Name {
- public:
-  Name() { data_[0] = '\0'; }
-  explicit Name(std::string_view text) { set(text); }
-  void set(std::string_view text) {
-    size_ = text.size() < sizeof data_ ? text.size() : sizeof data_ - 1;
-    memcpy(data_, text.data(), size_);
-    data_[size_] = '\0';
-  }
-  [[nodiscard]] const char* c_str() const { return data_; }
-  [[nodiscard]] std::string_view view() const { return {data_, size_}; }
-
- private:
-  char data_[4096];
-  std::size_t size_ = 0;
-};
 
 class RootBuilder {
  public:
@@ -61,10 +42,11 @@ class RootBuilder {
     if (!follow_plan(Pass::kTmpfs)) {
       return false;
     }
-    root_ = make_tmpfs("size=4m,nr_inodes=4096,mode=0755");
-    if (root_ < 0) {
-      return failure_.at("mount a tmpfs for the root on", boot_.staging, root_);
+    int root = make_tmpfs("size=4m,nr_inodes=4096,mode=0755");
+    if (root < 0) {
+      return failure_.at("mount a tmpfs for the root on", boot_.staging, root);
     }
+    tree_.begin(root);
     if (!follow_plan(Pass::kRest)) {
       return false;
     }
@@ -102,84 +84,16 @@ class RootBuilder {
     return fd < 0 ? -errno : fd;
   }
 
-  // The directory that holds the last name of `path_`, opened without following a link: an image
-  // can hold links to anywhere. Sets `leaf_`. It stays open for the next step, as most steps have
-  // the same one.
-  int open_parent() {
-    std::string_view path = path_.view();
-    std::size_t slash = path.rfind('/');
-    leaf_ = path_.c_str() + (slash == std::string_view::npos ? 0 : slash + 1);
-    std::string_view parent =
-        slash == std::string_view::npos ? std::string_view(".") : path.substr(0, slash);
-    if (parent_ >= 0 && parent == parent_path_.view()) {
-      return parent_;
-    }
-    forget_parent();
-    parent_path_.set(parent);
-    parent_ = open_beneath(root_, parent_path_.c_str(), O_PATH | O_DIRECTORY);
-    return parent_;
-  }
-
-  void forget_parent() {
-    if (parent_ >= 0) {
-      close(parent_);
-      parent_ = -1;
-    }
-  }
-
-  // Something was mounted at `path_`: a directory that was opened there before lies beneath it now.
-  void note_mount() {
-    std::string_view covered = path_.view();
-    std::string_view parent = parent_path_.view();
-    if (parent.substr(0, covered.size()) == covered) {
-      forget_parent();
-    }
-  }
-
-  // Calls `make` for the leaf in its directory, and again without what had the name before.
-  template <typename Make>
-  int make_anew(Make make) {
-    int parent = open_parent();
-    if (parent < 0) {
-      return parent;
-    }
-    int result = make(parent);
-    if (result < 0 && errno == EEXIST && unlinkat(parent, leaf_, 0) == 0) {
-      result = make(parent);
-    }
-    return result < 0 ? -errno : result;
-  }
-
-  // Makes a directory, or keeps the one that is there.
-  int make_directory(mode_t mode) {
-    int parent = open_parent();
-    if (parent < 0) {
-      return parent;
-    }
-    return mkdirat(parent, leaf_, mode) == 0 || errno == EEXIST ? 0 : -errno;
-  }
-
-  // Makes a new file in the place of whatever had the name, and opens it for writing.
-  int make_empty_file(mode_t mode) {
-    return make_anew([&](int parent) {
-      return openat(parent, leaf_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-    });
-  }
-
-  int make_link(const char* target) {
-    return make_anew([&](int parent) { return symlinkat(target, parent, leaf_); });
-  }
-
   bool take(const MountStep& step) {
-    path_.set(step.path);
+    tree_.select(step.path);
     switch (step.kind) {
       case StepKind::kDirectory: {
-        int result = make_directory(step.mode);
+        int result = tree_.make_directory(step.mode);
         return result >= 0 || failure_.at("make directory", step.path, result);
       }
       case StepKind::kLink: {
         source_.set(step.source);
-        int result = make_link(source_.c_str());
+        int result = tree_.make_link(source_.c_str());
         return result >= 0 || failure_.at("make link", step.path, result);
       }
       case StepKind::kFile:
@@ -217,7 +131,7 @@ class RootBuilder {
       case StepKind::kOverlay:
         return mount_overlay(step);
       case StepKind::kSealRoot: {
-        int result = mount_set(root_, kAttrReadOnly, 0);
+        int result = mount_set(tree_.root(), kAttrReadOnly, 0);
         return result >= 0 || failure_.at("make read-only", "/", result);
       }
       case StepKind::kReplace:
@@ -248,26 +162,12 @@ class RootBuilder {
       close(mount);
       return failure_.at("protect the mount at", step.path, result);
     }
-    result = put(mount);
+    result = tree_.put(mount);
     return result >= 0 || failure_.at("mount at", step.path, result);
   }
 
-  // Mounts at `path_`, which must not be a link, and closes `mount`.
-  int put(int mount) {
-    int parent = open_parent();
-    int result = parent;
-    if (parent >= 0) {
-      result = static_cast<int>(
-          syscall(SYS_move_mount, mount, "", parent, leaf_, kMoveFromDescriptor));
-      result = result < 0 ? -errno : 0;
-    }
-    close(mount);
-    note_mount();
-    return result;
-  }
-
   bool make_file(const MountStep& step) {
-    int fd = make_empty_file(step.mode);
+    int fd = tree_.make_file(step.mode);
     if (fd < 0) {
       return failure_.at("make file", step.path, fd);
     }
@@ -290,9 +190,8 @@ class RootBuilder {
   }
 
   bool make_target(const MountStep& step) {
-    int result = (step.flags & protocol::kStepIsFile) == 0
-                     ? make_directory(0755)
-                     : make_anew([&](int parent) { return mknodat(parent, leaf_, S_IFREG | 0644, 0); });
+    int result = (step.flags & protocol::kStepIsFile) == 0 ? tree_.make_directory(0755)
+                                                           : tree_.make_empty_file(0644);
     return result >= 0 || failure_.at("make mount point", step.path, result);
   }
 
@@ -337,96 +236,85 @@ class RootBuilder {
     return make_target(step) && attach(step, mount, 0, 0);
   }
 
-  // The text lives in a file of the tmpfs in `slot` that is reachable only through this mount.
-  bool replace_file(const MountStep& step) {
-    if ((step.flags & protocol::kStepIsFile) != 0 && !make_target(step)) {
-      return false;
-    }
-    int slot = built_.tmpfs[step.slot];
+  // A file with this content in the tmpfs in `slot`, as a read-only mount of its own; it cannot be
+  // reached in any other way.
+  int make_text(std::uint8_t slot, std::string_view content) {
+    int directory = built_.tmpfs[slot];
     Text<32> name;
     name.add("text").add_number(texts_++);
-    int file = openat(slot, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-    bool written = file >= 0 && write_whole(file, step.source);
+    int file = openat(directory, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    bool written = file >= 0 && write_whole(file, content);
     int result = written ? 0 : -errno;
     if (file >= 0) {
       close(file);
     }
-    int cover = result < 0 ? result : open_tree(slot, name.c_str(), kCloneTree);
-    result = cover < 0 ? cover
-                       : mount_set(cover, kAttrReadOnly | kAttrNoSuid | kAttrNoExec | kAttrNoDev, 0);
-    if (result >= 0) {
-      result = put(cover);
-    } else if (cover >= 0) {
-      close(cover);
+    return result < 0 ? result : make_cover(open_tree(directory, name.c_str(), kCloneTree));
+  }
+
+  static int make_cover(int mount) {
+    int result =
+        mount < 0 ? mount
+                  : mount_set(mount, kAttrReadOnly | kAttrNoSuid | kAttrNoExec | kAttrNoDev, 0);
+    if (result < 0 && mount >= 0) {
+      close(mount);
     }
+    return result < 0 ? result : mount;
+  }
+
+  bool replace_file(const MountStep& step) {
+    if ((step.flags & protocol::kStepIsFile) != 0 && !make_target(step)) {
+      return false;
+    }
+    int text = make_text(step.slot, step.source);
+    int result = text < 0 ? text : tree_.put(text);
     return result >= 0 || result == -ENOENT || failure_.at("replace", step.path, result);
   }
 
-  // What hides a file or a directory: a mount of its own of the sandbox's null device or of an empty
-  // directory, read-only. The first one is prepared, the others are clones of it as it is mounted.
-  int make_cover(const MountStep& step, bool directory) {
-    int& first = directory ? empty_cover_ : null_cover_;
-    if (first >= 0) {
-      return open_tree(first, "", kCloneTree | kAtEmptyPath);
-    }
-    int cover;
-    if (directory) {
-      source_.set(step.source);
-      cover = open_tree(built_.tmpfs[step.slot], source_.c_str(), kCloneTree);
-    } else {
-      cover = open_tree(AT_FDCWD, "/dev/null", kCloneTree | kNoFollow);
-      if (cover >= 0 && !is_device(cover, makedev(1, 3))) {
-        close(cover);
-        return -ENODEV;
-      }
-    }
-    int result = cover < 0 ? cover : mount_set(cover, kAttrReadOnly | kAttrNoSuid | kAttrNoExec, 0);
-    if (result < 0 && cover >= 0) {
-      close(cover);
-    }
-    return result < 0 ? result : cover;
-  }
-
+  // Hides a file or a directory behind an empty one that nobody can write to (/dev/null would take
+  // what is written). The first cover is prepared, the others are clones of it as it is mounted.
   bool mask(const MountStep& step) {
-    int parent = open_parent();
     struct stat info {};
-    if (parent < 0 || fstatat(parent, leaf_, &info, AT_SYMLINK_NOFOLLOW) != 0) {
-      return (parent >= 0 && errno == ENOENT) ||
-             failure_.at("open", step.path, parent < 0 ? parent : -errno);
-    }
-    if ((step.flags & protocol::kStepOptional) != 0 && out_of_reach(info)) {
+    int result = tree_.look(info);
+    if (result == -ENOENT ||
+        (result == 0 && (step.flags & protocol::kStepOptional) != 0 && out_of_reach(info))) {
       return true;
     }
     bool directory = S_ISDIR(info.st_mode);
-    int cover = make_cover(step, directory);
-    if (cover < 0) {
-      return failure_.at("hide", step.path, cover);
+    int& first = directory ? empty_directory_ : empty_file_;
+    int cover;
+    if (result < 0) {
+      cover = result;
+    } else if (first >= 0) {
+      cover = open_tree(first, "", kCloneTree | kAtEmptyPath);
+    } else if (directory) {
+      source_.set(step.source);
+      cover = make_cover(open_tree(built_.tmpfs[step.slot], source_.c_str(), kCloneTree));
+    } else {
+      cover = make_text(step.slot, {});
     }
-    int& first = directory ? empty_cover_ : null_cover_;
-    if (first < 0) {
+    if (first < 0 && cover >= 0) {
       first = fcntl(cover, F_DUPFD_CLOEXEC, 0);
     }
-    int result = put(cover);
+    result = cover < 0 ? cover : tree_.put(cover);
     return result >= 0 || failure_.at("hide", step.path, result);
   }
 
-  // Whether the kernel itself refuses this file to everybody in the sandbox: it belongs to a user and
-  // a group of the host that have no id here, so that no capability of the sandbox's counts for it,
-  // and it is open to its owner only.
+  // Whether the kernel itself refuses this file to everybody in the sandbox: it belongs to a user
+  // and a group of the host that have no id here, so that no capability of the sandbox's counts for
+  // it, and it is open to its owner only.
   static bool out_of_reach(const struct stat& info) {
     constexpr unsigned kNobody = 65534;
     return info.st_uid == kNobody && info.st_gid == kNobody && (info.st_mode & 0077) == 0;
   }
 
   bool make_read_only(const MountStep& step) {
-    int parent = open_parent();
-    int mount = parent < 0 ? parent : open_tree(parent, leaf_, kCloneTree | kNoFollow | kAtRecursive);
+    int mount = tree_.clone();
     if (mount == -ENOENT) {
       return true;
     }
     int result = mount < 0 ? mount : mount_set(mount, kAttrReadOnly, kAtRecursive);
     if (result >= 0) {
-      result = put(mount);
+      result = tree_.put(mount);
     } else if (mount >= 0) {
       close(mount);
     }
@@ -446,7 +334,8 @@ class RootBuilder {
     Text<24> work_name;
     work_name.add("work").add_number(overlays_);
     ++overlays_;
-    if (mkdirat(slot, upper_name.c_str(), 0755) != 0 || mkdirat(slot, work_name.c_str(), 0700) != 0) {
+    if (mkdirat(slot, upper_name.c_str(), 0755) != 0 ||
+        mkdirat(slot, work_name.c_str(), 0700) != 0) {
       return failure_.at("make the overlay's directories for", step.path, -errno);
     }
     int upper = openat(slot, upper_name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -492,16 +381,14 @@ class RootBuilder {
     if (result < 0) {
       return failure_.at("mount the image", step.source, result);
     }
-    forget_parent();
-    close(root_);
-    root_ = mount;
+    tree_.begin(mount);
     return true;
   }
 
   // CRITICAL: after this the host's tree is out of reach: the old root is detached as a whole, and
   // "/" has nothing above it.
   bool enter() {
-    if (fchdir(root_) != 0 || syscall(SYS_pivot_root, ".", ".") != 0) {
+    if (fchdir(tree_.root()) != 0 || syscall(SYS_pivot_root, ".", ".") != 0) {
       return failure_.at("move into", "the new root", -errno);
     }
     if (umount2(".", MNT_DETACH) != 0) {
@@ -516,8 +403,8 @@ class RootBuilder {
         here.st_dev != above.st_dev) {
       return failure_.at("check", "the new root", -EXDEV);
     }
-    forget_parent();
-    for (int fd : {root_, null_cover_, empty_cover_}) {
+    tree_.end();
+    for (int fd : {empty_file_, empty_directory_}) {
       if (fd >= 0) {
         close(fd);
       }
@@ -528,14 +415,10 @@ class RootBuilder {
   const protocol::Boot& boot_;
   BuiltRoot& built_;
   Failure& failure_;
-  Name path_;
+  Tree tree_;
   Name source_;
-  Name parent_path_;
-  const char* leaf_ = nullptr;
-  int root_ = -1;
-  int parent_ = -1;       // the directory `parent_path_` of the root, or -1
-  int null_cover_ = -1;   // mounted; what the next covers are cloned from
-  int empty_cover_ = -1;
+  int empty_file_ = -1;       // mounted; what the next covers are cloned from
+  int empty_directory_ = -1;
   unsigned overlays_ = 0;
   unsigned texts_ = 0;
 };

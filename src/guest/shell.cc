@@ -2,212 +2,50 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "guest/command.h"
 #include "guest/processes.h"
 #include "guest/program.h"
+#include "guest/requests.h"
 #include "guest/runtime.h"
+#include "guest/shell_files.h"
+#include "guest/shell_start.h"
 
 namespace carrel::guest {
 
 namespace {
 
-// What bash runs. It is one line, so that a command's errors say "line 1", and it is parsed once,
-// so that aliases cannot change it. Everything that it needs is tried after each command, in the
-// loop's condition: if a command took it away (a function named "builtin", a disabled eval, a
-// readonly variable), the loop ends, and bash exits with the status of the last command run, which
-// is the right one. Descriptors 198 and 199 are closed while a command runs: bash keeps its own
-// copies close-on-exec, so no program that the command starts has them.
-constexpr char kDriver[] =
-    "__carrel_status() { builtin return \"$1\"; }; readonly -f __carrel_status; "
-    "shopt -s expand_aliases; "
-    "while { builtin printf ' %s %d\\n' \"${__carrel_go[0]}\" \"$?\" >&198; "
-    "__carrel_ok=; __carrel_go=; "
-    "builtin mapfile -t -n 2 -u 198 __carrel_go && "
-    "builtin mapfile -d '' -n 1 __carrel_text </proc/self/fd/199/text && "
-    "builtin eval __carrel_ok=1 && [[ $__carrel_ok == 1 && -n ${__carrel_go[1]} ]] && "
-    "{ __carrel_status 42; [[ $? == 42 ]]; }; } </dev/null >/dev/null 2>&1; do "
-    "if __carrel_status \"${__carrel_go[1]}\"; then "
-    "builtin eval \"${__carrel_text[0]}\" </proc/self/fd/199/in >/proc/self/fd/199/out "
-    "2>/proc/self/fd/199/err 198>&- 199>&-; else "
-    "builtin eval \"${__carrel_text[0]}\" </proc/self/fd/199/in >/proc/self/fd/199/out "
-    "2>/proc/self/fd/199/err 198>&- 199>&-; fi; done";
-
-void close_watched(const Guest& guest, int& fd) {
-  if (fd >= 0) {
-    guest.poller.remove(fd);
-    close(fd);
-    fd = -1;
-  }
-}
+// Most commands have ended before this, and then their outputs are read once, with their end.
+constexpr std::uint64_t kPatienceUs = 1000;
 
 std::uint32_t shell_index(const Guest& guest, const Shell& shell) {
   return static_cast<std::uint32_t>(&shell - guest.shells.data());
 }
 
-Shell* find_shell(Guest& guest, std::string_view name) {
-  Shell* free = nullptr;
-  for (Shell& shell : guest.shells) {
-    if (shell.name[0] != '\0' && std::string_view(shell.name) == name) {
-      return &shell;
-    }
-    if (shell.name[0] == '\0' && free == nullptr) {
-      free = &shell;
-    }
-  }
-  if (free != nullptr) {
-    memcpy(free->name, name.data(), name.size());
-    free->name[name.size()] = '\0';
-  }
-  return free;
-}
-
-// The private directory of a shell: a place in the guest's own tmpfs that no path leads to.
-int open_directory(Guest& guest, std::uint32_t index) {
-  Text<24> name;
-  name.add("shell").add_number(index);
-  int base = guest.root.tmpfs[kGuestSlot];
-  if (mkdirat(base, name.c_str(), 0700) != 0 && errno != EEXIST) {
-    return -errno;
-  }
-  int fd = openat(base, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  return fd < 0 ? -errno : fd;
-}
-
-int start_shell(Guest& guest, Shell& shell) {
-  std::uint32_t index = shell_index(guest, shell);
-  shell.directory = open_directory(guest, index);
-  if (shell.directory < 0) {
-    return shell.directory;
-  }
-  int control[2] = {-1, -1};
-  int report[2] = {-1, -1};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control) != 0) {
-    return -errno;
-  }
-  if (pipe2(report, O_CLOEXEC) != 0) {
-    int reason = -errno;
-    close(control[0]);
-    close(control[1]);
-    return reason;
-  }
-  static constexpr char kArguments[] = "bash\0--noprofile\0--norc\0-c\0";
-  static char arguments[sizeof kArguments + sizeof kDriver + 8];
-  memcpy(arguments, kArguments, sizeof kArguments - 1);
-  memcpy(arguments + sizeof kArguments - 1, kDriver, sizeof kDriver);
-  memcpy(arguments + sizeof kArguments - 1 + sizeof kDriver, "bash", 5);
-  protocol::Start start;
-  start.kind = protocol::StartKind::kExec;
-  start.timeout_ms = protocol::kMaxTimeoutMs;
-  start.arguments = {6, {arguments, sizeof kArguments - 1 + sizeof kDriver + 5}};
-  static unsigned char payload[sizeof arguments + 256];
-  protocol::Writer writer(payload);
-  protocol::write_start(writer, start);
-
-  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  ProgramIo io{null, null, null, control[1], shell.directory};
-  int result = spawn(guest, {reinterpret_cast<const char*>(payload), writer.size()}, io, report[1]);
-  close(null);
-  close(control[1]);
-  close(report[1]);
-  if (result < 0) {
-    close(control[0]);
-    close(report[0]);
-    close(shell.directory);
-    shell.directory = -1;
-    return result;
-  }
-  fcntl(control[0], F_SETFL, O_NONBLOCK);
-  fcntl(report[0], F_SETFL, O_NONBLOCK);
-  shell.control = control[0];
-  shell.report = report[0];
-  shell.line_size = 0;
-  shell.last_status = 0;
-  shell.nonce[0] = '\0';
-  shell.reported = false;
-  shell.state = ShellState::kStarting;
-  guest.poller.add(shell.control, EPOLLIN, Source::kShellControl, index);
-  guest.poller.add(shell.report, EPOLLIN, Source::kShellReport, index);
-  return 0;
-}
-
-bool make_fifo(int directory, const char* name, int& reader) {
-  unlinkat(directory, name, 0);
-  if (mkfifoat(directory, name, 0600) != 0) {
-    return false;
-  }
-  reader = openat(directory, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  return reader >= 0;
-}
-
-bool write_text(int directory, const char* name, std::string_view data) {
-  int fd = openat(directory, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) {
-    return false;
-  }
-  bool written = write_whole(fd, data);
-  close(fd);
-  return written;
-}
-
-void make_nonce(char* nonce) {
-  unsigned char bytes[8];
-  getrandom(bytes, sizeof bytes, 0);
-  for (int i = 0; i < 8; ++i) {
-    nonce[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
-    nonce[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
-  }
-  nonce[16] = '\0';
-}
-
-// Opens the command's outputs, its input and its text for the shell to find.
-bool lay_out(Guest& guest, Shell& shell, std::uint32_t index) {
+// The end of a command that never came to its turn.
+void end_waiting(Guest& guest, std::uint32_t index) {
   Command& command = guest.commands[index];
-  int out = -1;
-  if (!make_fifo(shell.directory, "out", out)) {
-    return false;
+  command.state = CommandState::kRunning;
+  if (command.started_us == 0) {
+    command.started_us = now_us();
   }
-  watch_output(guest, index, 0, out);
-  if ((command.flags & protocol::kStartMerged) != 0) {
-    unlinkat(shell.directory, "err", 0);
-    if (linkat(shell.directory, "out", shell.directory, "err", 0) != 0) {
-      return false;
-    }
-  } else {
-    int err = -1;
-    if (!make_fifo(shell.directory, "err", err)) {
-      return false;
-    }
-    watch_output(guest, index, 1, err);
-  }
-  unlinkat(shell.directory, "in", 0);
-  if ((command.flags & protocol::kStartStdin) != 0) {
-    int reader = -1;
-    if (!make_fifo(shell.directory, "in", reader)) {
-      return false;
-    }
-    command.input = openat(shell.directory, "in", O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    command.input_reader = reader;
-    if (command.input < 0) {
-      return false;
-    }
-    guest.poller.add(command.input, 0, Source::kInput, index);
-    on_input_ready(guest, index);
-  } else if (!write_text(shell.directory, "in", {})) {
-    return false;
-  }
-  return write_text(shell.directory, "text", {command.text, command.text_size});
 }
 
-void run_next(Guest& guest, Shell& shell);
+// The shell gets no more commands and makes room for another. Its number is its own until its end
+// is told.
+void replace(Shell& shell) {
+  shell.unfit = true;
+  if (shell.report >= 0 && shell.pid > 1) {
+    kill(shell.pid, SIGKILL);
+  }
+}
 
 void begin(Guest& guest, Shell& shell, std::uint32_t index) {
   Command& command = guest.commands[index];
@@ -219,21 +57,19 @@ void begin(Guest& guest, Shell& shell, std::uint32_t index) {
   command.program = shell.pid;
   shell.state = ShellState::kBusy;
   shell.command = index;
-  shell.reported = false;
+  shell.patience_us = command.started_us + kPatienceUs;
   if (shell.restarted) {
     command.end.flags |= protocol::kExitShellRestarted;
     shell.restarted = false;
   }
   make_nonce(shell.nonce);
-  Text<64> line;
-  line.add(shell.nonce).add("\n").add_number(shell.last_status).add("\n");
-  if (!lay_out(guest, shell, index) || !write_whole(shell.control, line.view())) {
+  // The shell may be gone: that is told by its report.
+  if (!lay_out(guest, shell, index) ||
+      (send(shell.control, "\n", 1, MSG_NOSIGNAL) != 1 && errno != EPIPE && errno != ECONNRESET)) {
     int reason = errno;
-    kill(shell.pid, SIGKILL);
+    replace(shell);
     note_not_started(guest, index, reason);
   }
-  free(command.text);
-  command.text = nullptr;
 }
 
 // Gives the oldest waiting command of this shell its turn.
@@ -247,110 +83,136 @@ void run_next(Guest& guest, Shell& shell) {
       next = i;
     }
   }
-  if (next == kNone) {
+  if (next == kNone || shell.unfit) {
     return;
   }
-  if (shell.state == ShellState::kIdle) {
+  if (shell.state == ShellState::kIdle && shell.pid != 0) {
     begin(guest, shell, next);
   } else if (shell.state == ShellState::kFree) {
     int result = start_shell(guest, shell);
+    guest.commands[next].deadline_us = now_us() + guest.commands[next].timeout_us;
     if (result < 0) {
-      guest.commands[next].state = CommandState::kRunning;
-      guest.commands[next].started_us = now_us();
+      end_waiting(guest, next);
       note_not_started(guest, next, -result);
     }
   }
 }
 
-// Where the shell stands. A directory that was deleted has " (deleted)" behind its old name.
-void note_directory(const Shell& shell, Command& command) {
-  Text<64> link;
-  link.add("/proc/").add_number(static_cast<std::uint64_t>(shell.pid)).add("/cwd");
+// Where the shell stands, as the kernel tells it. When it is gone: where the next one begins.
+void note_directory(const Guest& guest, const Shell& shell, Command& command) {
   char path[protocol::kMaxPath];
-  ssize_t n = readlink(link.c_str(), path, sizeof path);
-  command.cwd = strndup(path, n < 0 ? 0 : static_cast<std::size_t>(n));
+  ssize_t n = shell.proc < 0 ? -1 : readlinkat(shell.proc, "cwd", path, sizeof path);
+  command.cwd = n > 0 ? strndup(path, static_cast<std::size_t>(n))
+                      : strndup(guest.boot.workdir.data(), guest.boot.workdir.size());
 }
 
 void finish(Guest& guest, Shell& shell, int wait_status) {
   std::uint32_t index = shell.command;
   shell.command = kNone;
+  shell.patience_us = 0;
   if (index == kNone) {
     return;
   }
   Command& command = guest.commands[index];
-  if (command.input_reader >= 0) {
-    close(command.input_reader);
-    command.input_reader = -1;
-  }
+  free_text(guest, command);
   if (command.state == CommandState::kRunning) {
+    take_back_outputs(guest, shell, index);
     note_end(guest, index, wait_status);
   }
 }
 
-void handle_line(Guest& guest, Shell& shell, std::string_view line) {
-  if (shell.state == ShellState::kStarting) {
-    shell.state = ShellState::kIdle;
-    run_next(guest, shell);
-    return;
-  }
-  // Anything may have been written to this descriptor before the real answer, even on its line.
-  std::size_t at = line.find(shell.nonce);
-  if (shell.state != ShellState::kBusy || at == std::string_view::npos) {
-    return;
-  }
-  line.remove_prefix(at + 16);
-  std::uint32_t status = 0;
-  if (line.size() < 2 || line.size() > 4 || line[0] != ' ') {
-    return;
-  }
-  for (char c : line.substr(1)) {
-    if (c < '0' || c > '9') {
-      return;
-    }
-    status = status * 10 + static_cast<std::uint32_t>(c - '0');
-  }
-  shell.last_status = status & 255;
-  shell.reported = true;
-  note_directory(shell, guest.commands[shell.command]);
-  shell.state = ShellState::kIdle;
-  finish(guest, shell, static_cast<int>(shell.last_status << 8));
-  run_next(guest, shell);
-}
-
-}  // namespace
-
-bool start_in_shell(Guest& guest, std::uint32_t index, const protocol::Start& start,
-                    protocol::Refusal& refusal, int& error_number) {
-  Command& command = guest.commands[index];
-  Shell* shell = find_shell(guest, start.session.empty() ? "default" : start.session);
-  if (shell == nullptr) {
-    refusal = protocol::Refusal::kTooMany;
-    error_number = 0;
+// A command that its shell provably never ran goes to a fresh one, once. Returns whether it does.
+bool queue_again(Guest& guest, Shell& shell) {
+  Command* command = shell.command == kNone ? nullptr : &guest.commands[shell.command];
+  if (command == nullptr || command->again || command->state != CommandState::kRunning ||
+      command->end.kind != protocol::EndKind::kExited) {
     return false;
   }
-  command.shell = shell_index(guest, *shell);
-  command.text = static_cast<char*>(malloc(start.text.size() + 1));
-  if (command.text == nullptr) {
-    refusal = protocol::Refusal::kNoShell;
-    error_number = ENOMEM;
-    return false;
+  for (OutputStream& stream : command->output) {
+    guest.poller.close(stream.fd);
   }
-  memcpy(command.text, start.text.data(), start.text.size());
-  command.text_size = start.text.size();
-  command.state = CommandState::kQueued;
-  run_next(guest, *shell);
+  command->again = true;
+  command->state = CommandState::kQueued;
+  shell.command = kNone;
+  shell.patience_us = 0;
   return true;
 }
 
-void on_shell_control(Guest& guest, std::uint32_t index) {
-  Shell& shell = guest.shells[index];
+bool read_status(std::string_view text, std::size_t at, std::uint32_t& status) {
+  text.remove_prefix(at);
+  if (text.empty() || text.size() > 3) {
+    return false;
+  }
+  status = 0;
+  for (char c : text) {
+    if (c < '0' || c > '9') {
+      return false;
+    }
+    status = status * 10 + static_cast<std::uint32_t>(c - '0');
+  }
+  return true;
+}
+
+void handle_line(Guest& guest, Shell& shell, std::string_view line) {
+  if (shell.state == ShellState::kStarting) {
+    if (line == "   0") {
+      shell.state = ShellState::kIdle;
+      if (shell.report >= 0) {
+        run_next(guest, shell);
+      }
+    }
+    return;
+  }
+  if (line.find(shell.token) != std::string_view::npos) {
+    shell.unran = true;
+    replace(shell);
+    return;
+  }
+  if (shell.state != ShellState::kBusy) {
+    return;
+  }
+  // Anything may have been written to this descriptor before the real answer, even on its line. A
+  // whole answer without a nonce is one from which the command took it: the last of this shell.
+  std::size_t at = line.find(shell.nonce);
+  bool bare = at == std::string_view::npos;
+  if (bare && (line.empty() || line[0] != ' ')) {
+    return;
+  }
+  line.remove_prefix(bare ? 1 : at + 16);
+  bool ran = line.starts_with(" 0 ");
+  std::uint32_t status = 0;
+  if (!(ran || line.starts_with("  ")) || !read_status(line, ran ? 3 : 2, status)) {
+    return;
+  }
+  if (!ran && !bare && !guest.commands[shell.command].again) {
+    shell.unran = true;  // no descriptors left, for instance
+    replace(shell);
+    return;
+  }
+  shell.last_status = status & 255;
+  note_directory(guest, shell, guest.commands[shell.command]);
+  if (bare) {
+    replace(shell);
+  }
+  shell.state = ShellState::kIdle;
+  finish(guest, shell, static_cast<int>(shell.last_status << 8));
+  if (shell.report >= 0) {  // otherwise it is over
+    run_next(guest, shell);
+  }
+}
+
+// Reads what the shell said. False when there is nothing more.
+bool hear(Guest& guest, Shell& shell) {
   char buffer[512];
   ssize_t n = read(shell.control, buffer, sizeof buffer);
   if (n <= 0) {
     if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-      close_watched(guest, shell.control);
+      // It left; this error says that it did so without having read what it was sent.
+      shell.unran = shell.unran || (n < 0 && errno == ECONNRESET);
+      shell.unfit = true;
+      guest.poller.close(shell.control);
     }
-    return;
+    return false;
   }
   for (ssize_t i = 0; i < n; ++i) {
     if (buffer[i] != '\n') {
@@ -366,6 +228,58 @@ void on_shell_control(Guest& guest, std::uint32_t index) {
     shell.line_size = 0;
     handle_line(guest, shell, line);
   }
+  return true;
+}
+
+// Whether the shell has not yet read that there is a command.
+bool has_unread(const Shell& shell) {
+  int waiting = 0;
+  return shell.control >= 0 && ioctl(shell.control, SIOCOUTQ, &waiting) == 0 && waiting > 0;
+}
+
+}  // namespace
+
+bool start_in_shell(Guest& guest, std::uint32_t index, const protocol::Start& start,
+                    protocol::Refusal& refusal, int& error_number) {
+  Command& command = guest.commands[index];
+  Shell* shell = find_shell(guest, start.session.empty() ? "default" : start.session);
+  if (shell == nullptr) {
+    refusal = protocol::Refusal::kTooMany;
+    error_number = 0;
+    return false;
+  }
+  command.shell = shell_index(guest, *shell);
+  command.text = take_text(guest, start.text.size() + 1);
+  if (command.text == nullptr) {
+    refusal = protocol::Refusal::kNoShell;
+    error_number = ENOMEM;
+    return false;
+  }
+  memcpy(command.text, start.text.data(), start.text.size());
+  command.text[start.text.size()] = '\0';
+  command.text_size = start.text.size();
+  command.state = CommandState::kQueued;
+  command.deadline_us = now_us() + command.timeout_us;
+  run_next(guest, *shell);
+  return true;
+}
+
+void on_shell_control(Guest& guest, std::uint32_t index) {
+  Shell& shell = guest.shells[index];
+  hear(guest, shell);
+  if (shell.control < 0 && shell.state == ShellState::kIdle) {
+    replace(shell);  // nobody can reach it any more
+  }
+}
+
+void on_shell_patience(Guest& guest, std::uint32_t index) {
+  Shell& shell = guest.shells[index];
+  shell.patience_us = open_input(guest, shell.command) ? 0 : now_us() + kPatienceUs;
+  watch_output(guest, shell.command, 0);
+  watch_output(guest, shell.command, 1);
+  if (has_unread(shell) && is_stopped(shell.pid)) {
+    kill(shell.pid, SIGCONT);  // it was stopped before this command, by somebody else's job
+  }
 }
 
 void on_shell_report(Guest& guest, std::uint32_t index) {
@@ -375,51 +289,84 @@ void on_shell_report(Guest& guest, std::uint32_t index) {
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
     return;
   }
-  if (n == static_cast<ssize_t>(sizeof report) && report.kind == ReportKind::kStarted) {
+  bool told = n == static_cast<ssize_t>(sizeof report);
+  if (told && report.kind == ReportKind::kStarted) {
     shell.pid = static_cast<pid_t>(report.value);
     shell.minder = static_cast<pid_t>(report.minder);
+    Text<32> path;
+    path.add("/proc/").add_number(report.value);
+    shell.proc = open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    run_next(guest, shell);  // it may have been ready before its minder said so
     return;
   }
-  // The shell is over: it ended, it was killed with its minder, or there is no bash to run.
-  int status = n == static_cast<ssize_t>(sizeof report) ? static_cast<int>(report.value) : SIGKILL;
-  bool never = n == static_cast<ssize_t>(sizeof report) && report.kind == ReportKind::kNotStarted;
-  if (shell.control >= 0) {
-    on_shell_control(guest, index);  // a status that it told before it ended counts
-  }
-  close_watched(guest, shell.report);
-  close_watched(guest, shell.control);
-  if (shell.directory >= 0) {
-    close(shell.directory);
-    shell.directory = -1;
+  // The shell is over: it ended, its minder was killed, or there is no bash to run. A status that
+  // it told before counts.
+  guest.poller.close(shell.report);
+  while (shell.control >= 0 && hear(guest, shell)) {
   }
   bool starting = shell.state == ShellState::kStarting;
+  // A job that outlives the shell can keep its side of the socket open.
+  bool again = (shell.unran || has_unread(shell)) && queue_again(guest, shell);
+  guest.poller.close(shell.control);
   shell.state = ShellState::kFree;
-  shell.restarted = true;
-  if (never || starting) {
+  shell.restarted = shell.restarted || !starting;
+  if (!told) {
+    pid_t minder = shell.minder;
+    shell.minder = 0;
+    end_unminded(guest, minder);
+  }
+  if (!again) {
+    if (shell.command != kNone) {
+      note_directory(guest, shell, guest.commands[shell.command]);
+    }
+    finish(guest, shell, told ? static_cast<int>(report.value) : SIGKILL);
+  }
+  close_files(guest, shell);
+  shell.unfit = false;
+  if (starting && !shell.given_up) {
     // Whoever waits for it cannot be served: every attempt would end the same way.
+    int reason =
+        told && report.kind == ReportKind::kNotStarted ? static_cast<int>(report.value) : ECANCELED;
     for (std::uint32_t i = 0; i < kMaxCommands; ++i) {
       Command& command = guest.commands[i];
       if (command.state == CommandState::kQueued && command.shell == index) {
-        command.state = CommandState::kRunning;
-        command.started_us = now_us();
-        note_not_started(guest, i, never ? static_cast<int>(report.value) : ECANCELED);
+        end_waiting(guest, i);
+        note_not_started(guest, i, reason);
       }
     }
-    shell.restarted = false;
     return;
   }
-  finish(guest, shell, status);
   run_next(guest, shell);
 }
 
-bool forget_queued(Guest& guest, std::uint32_t index) {
+void on_waiting_deadline(Guest& guest, std::uint32_t index) {
+  const Command& command = guest.commands[index];
+  Shell& shell = guest.shells[command.shell];
+  if (shell.state != ShellState::kStarting) {
+    if (command.client != kNone) {
+      refuse(guest, command.client, command.channel, protocol::Refusal::kNoShell, EBUSY,
+             "the shell is busy with another command");
+    }
+    free_command(guest, index);
+    return;
+  }
+  // The next one in the queue gets another shell.
+  forget_queued(guest, index, protocol::EndKind::kTimedOut);
+  shell.given_up = true;
+  if (shell.minder != 0) {
+    end_descendants(shell.minder, shell.pid, 0);
+  } else if (guest.spawner >= 0) {
+    kill(guest.spawner_pid, SIGKILL);
+  }
+}
+
+bool forget_queued(Guest& guest, std::uint32_t index, protocol::EndKind why) {
   Command& command = guest.commands[index];
   if (command.state != CommandState::kQueued) {
     return false;
   }
-  command.state = CommandState::kRunning;
-  command.started_us = now_us();
-  command.end.kind = protocol::EndKind::kKilled;
+  end_waiting(guest, index);
+  command.end.kind = why;
   begin_draining(guest, index);
   return true;
 }

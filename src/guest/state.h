@@ -25,15 +25,16 @@ inline constexpr std::uint32_t kMaxShells = 16;
 // One output of a command: the pipe, the ring behind it, and how far its client has read.
 struct OutputStream {
   int fd = -1;
-  bool armed = false;          // epoll reports it
-  std::uint64_t drain = 0;     // bytes that were in the pipe when the command ended
-  std::uint64_t cursor = 0;    // the client has got everything before this
+  bool watched = false;      // in epoll, edge-triggered
+  bool held = false;         // not read until the client has made room
+  std::uint64_t drain = 0;   // bytes that were in the pipe when the command ended
+  std::uint64_t cursor = 0;  // the client has got everything before this
   Ring ring;
 };
 
 enum class CommandState : std::uint8_t {
   kFree,
-  kQueued,    // waits for its shell
+  kQueued,  // waits for its shell
   kRunning,
   kDraining,  // ended; its output is still on the way
   kFinished,  // known to anybody who asks, until the slot is needed
@@ -56,19 +57,20 @@ struct Command {
   pid_t program = 0;
   int report = -1;
   int input = -1;
-  int input_reader = -1;          // shell: keeps the fifo open until the shell has opened it
+  bool input_opened = true;       // shell: false until the shell has opened its side
   bool input_closing = false;     // close after what is pending
   bool follow_sent = false;       // its kExit went to the client
   std::uint64_t input_taken = 0;  // stdin bytes that the program can read or never will
   char* pending = nullptr;        // stdin bytes that did not fit in the pipe
   std::size_t pending_size = 0;
   std::size_t pending_start = 0;
-  char* text = nullptr;           // shell: the command, while it waits
+  bool again = false;    // shell: given to a second shell, since the first never ran it
+  char* text = nullptr;  // shell: the command, until its shell has told its end
   std::size_t text_size = 0;
   char title[81] = {};
   std::array<OutputStream, 2> output;
   protocol::Exit end;
-  char* cwd = nullptr;            // shell: its directory afterwards
+  char* cwd = nullptr;  // shell: its directory afterwards
 };
 
 enum class ShellState : std::uint8_t { kFree, kStarting, kIdle, kBusy };
@@ -80,14 +82,22 @@ struct Shell {
   pid_t pid = 0;
   int report = -1;
   int control = -1;
-  int directory = -1;
+  int directory = -1;  // its private directory
+  int text = -1;       // the file there that it reads commands from; it shares the offset
+  std::size_t text_size = 0;
+  int proc = -1;                    // its directory in /proc
+  std::array<int, 2> fifo{-1, -1};  // outputs that nobody else holds, for the next command
   std::uint32_t command = kNone;
-  bool restarted = false;      // the next command is the first of a fresh shell after another's end
+  bool restarted = false;  // the next command is the first of a fresh shell after another's end
+  bool unfit = false;      // it ends and gets no more commands
+  bool given_up = false;   // it took too long to start
+  bool unran = false;      // what it was given last was certainly not begun
+  std::uint64_t patience_us = 0;  // when to look at the outputs of its command; 0: already watched
   std::uint32_t last_status = 0;
+  char token[17] = {};  // marks the shell's own last words
   char nonce[17] = {};
-  char line[256] = {};         // what came on the control descriptor and is not a whole line yet
+  char line[256] = {};  // what came on the control descriptor and is not a whole line yet
   std::size_t line_size = 0;
-  bool reported = false;       // the current command's status is known
 };
 
 struct Guest {
@@ -98,8 +108,11 @@ struct Guest {
   int signals = -1;
   int ruleset = -1;
   int spawner = -1;
+  pid_t spawner_pid = 0;
   std::array<int, protocol::kMaxBootDescriptors> join{};
   std::uint32_t join_count = 0;
+  bool released = false;       // the maker has stored what it made, and may leave
+  char* spare_text = nullptr;  // see shell_files.cc
   std::uint64_t next_id = 1;
   std::uint64_t lease_deadline_us = 0;
   std::uint64_t shutdown_deadline_us = 0;

@@ -26,8 +26,8 @@ std::uint32_t bit(std::size_t index) { return 1U << index; }
 
 }  // namespace
 
-Cgroup::Cgroup(const CgroupLayout& layout, std::string id, CgroupOwnership ownership)
-    : layout_(layout.state_.get()), name_(std::move(id)), ownership_(ownership) {}
+Cgroup::Cgroup(const CgroupLayout& layout, const std::string& id, CgroupOwnership ownership)
+    : layout_(layout.state_.get()), name_(layout_->prefix + id), ownership_(ownership) {}
 
 Cgroup::Cgroup(const Cgroup& parent, const std::string& leaf, CgroupOwnership ownership)
     : layout_(parent.layout_),

@@ -63,7 +63,7 @@ class Cgroup {
   ~Cgroup();
 
   // The id, or "id/leaf".
-  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] std::string name() const { return name_.substr(layout_->prefix.size()); }
   [[nodiscard]] const CgroupEnforcement& enforced() const { return enforced_; }
 
   // Changes the limits that are given and leaves the others. Memory in use above a new limit is
@@ -120,7 +120,7 @@ class Cgroup {
   void release() { ownership_ = CgroupOwnership::kBorrowed; }
 
  private:
-  Cgroup(const CgroupLayout& layout, std::string id, CgroupOwnership ownership);
+  Cgroup(const CgroupLayout& layout, const std::string& id, CgroupOwnership ownership);
   Cgroup(const Cgroup& parent, const std::string& leaf, CgroupOwnership ownership);
 
   [[nodiscard]] const CgroupHierarchy& hierarchy(std::size_t index) const;
@@ -142,10 +142,10 @@ class Cgroup {
   void remove_quietly();
 
   const CgroupLayout::State* layout_;  // stays where it is when the layout is moved
-  std::string name_;
-  std::string parent_;               // of a leaf
-  std::vector<std::string> leaves_;  // full names
-  std::uint32_t present_ = 0;        // a bit for each hierarchy that has a group of this name
+  std::string name_;                   // the directory, below the home of each hierarchy
+  std::string parent_;                 // of a leaf
+  std::vector<std::string> leaves_;    // directories, too
+  std::uint32_t present_ = 0;          // a bit for each hierarchy that has a group of this name
   CgroupOwnership ownership_;
   CgroupEnforcement enforced_;
   UniqueFd v2_directory_;

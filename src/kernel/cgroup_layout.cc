@@ -106,7 +106,7 @@ void leave_for_leaf(int base) {
   }
 }
 
-ControllerSet pass_controllers_down(int base, int home, Delegation delegation) {
+ControllerSet pass_controllers_down(int base, Delegation delegation) {
   ControllerSet offered = parse_controller_list(SmallEntry(base, "", "cgroup.controllers").text());
   ControllerSet wanted;
   for (Controller controller : {Controller::kMemory, Controller::kPids, Controller::kCpu}) {
@@ -122,11 +122,11 @@ ControllerSet pass_controllers_down(int base, int home, Delegation delegation) {
     leave_for_leaf(base);
     enabled = enable_controllers(base, "", wanted);
   }
-  return enabled.empty() ? enabled : enable_controllers(home, "", enabled);
+  return enabled;
 }
 
-Opened open_base(const CgroupMount& mount, const Base& base, const std::optional<std::string>& own,
-                 const std::string& home_name) {
+Opened open_base(const CgroupMount& mount, const Base& base,
+                 const std::optional<std::string>& own) {
   std::string base_path = join(mount.mount_point, base.path);
   auto directory = open_at(AT_FDCWD, base_path, O_RDONLY | O_DIRECTORY);
   if (!directory.ok()) {
@@ -137,28 +137,16 @@ Opened open_base(const CgroupMount& mount, const Base& base, const std::optional
       return {std::nullopt, refused(base_path, reason)};
     }
   }
-  int base_fd = directory.value().get();
-  bool made = ::mkdirat(base_fd, home_name.c_str(), 0755) == 0;
-  if (!made && errno != EEXIST) {
+  if (::faccessat(directory.value().get(), ".", W_OK, AT_EACCESS) != 0) {
     return {std::nullopt, refused(base_path, errno)};
-  }
-  auto home = open_at(base_fd, home_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (!home.ok() || ::faccessat(home.value().get(), ".", W_OK, AT_EACCESS) != 0) {
-    return {std::nullopt, refused(join(base_path, home_name), errno)};
   }
   CgroupHierarchy hierarchy;
   hierarchy.version = mount.version;
-  hierarchy.directory = join(base_path, home_name);
-  hierarchy.home = std::move(home.value());
-  if (mount.version == CgroupVersion::kV2) {
-    hierarchy.controllers = pass_controllers_down(base_fd, hierarchy.home.get(), base.delegation);
-  } else {
-    hierarchy.controllers = mount.controllers;
-    if (made && mount.controllers.has(Controller::kMemory)) {
-      // Old kernels count a child against its parent's limit only where this is on.
-      (void)write_entry(hierarchy.home.get(), "", "memory.use_hierarchy", "1");
-    }
-  }
+  hierarchy.directory = std::move(base_path);
+  hierarchy.home = std::move(directory.value());
+  hierarchy.controllers = mount.version == CgroupVersion::kV2
+                              ? pass_controllers_down(hierarchy.home.get(), base.delegation)
+                              : mount.controllers;
   return {std::move(hierarchy), {}};
 }
 
@@ -167,7 +155,7 @@ Opened open_mount(const CgroupMount& mount, const CgroupOptions& options,
   std::optional<std::string> own = own_group(mount, memberships);
   Opened result{std::nullopt, "'" + mount.mount_point + "' does not show this process's group"};
   for (const Base& base : candidate_bases(options.parent, own)) {
-    result = open_base(mount, base, own, "carrel-" + options.label);
+    result = open_base(mount, base, own);
     if (result.hierarchy) {
       break;
     }
@@ -237,6 +225,7 @@ Result<CgroupLayout> detect_cgroups(const CgroupOptions& options) {
 
   CgroupLayout layout;
   CgroupLayout::State& state = *layout.state_;
+  state.prefix = "carrel-" + options.label + "-";
   state.missing.fill("no cgroup hierarchy with this controller is mounted");
   state.why_no_v2 = "no cgroup2 file system is mounted";
   auto consider = [&](const CgroupMount& mount) {
@@ -291,23 +280,15 @@ Result<CgroupLayout> detect_cgroups(const CgroupOptions& options) {
 std::vector<std::string> list_cgroups(const CgroupLayout& layout) {
   std::vector<std::string> ids;
   for (const CgroupHierarchy& hierarchy : layout.hierarchies()) {
-    for (std::string& name : child_groups(hierarchy.home.get(), "")) {
-      ids.push_back(std::move(name));
+    for (const std::string& name : child_groups(hierarchy.home.get(), "")) {
+      if (name.size() > layout.prefix().size() && name.starts_with(layout.prefix())) {
+        ids.push_back(name.substr(layout.prefix().size()));
+      }
     }
   }
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
-}
-
-Status remove_cgroup_home(const CgroupLayout& layout) {
-  Status status;
-  for (const CgroupHierarchy& hierarchy : layout.hierarchies()) {
-    if (::rmdir(hierarchy.directory.c_str()) != 0 && errno != ENOENT) {
-      status = system_error("remove cgroup '" + hierarchy.directory + "'");
-    }
-  }
-  return status;
 }
 
 }  // namespace carrel::kernel

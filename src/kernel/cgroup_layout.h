@@ -16,8 +16,8 @@ namespace carrel::kernel {
 // Who enforces or accounts a resource.
 enum class CgroupSource { kNone, kCgroupV1, kCgroupV2 };
 
-// One hierarchy in which Carrel makes groups. `home` is the installation's directory there; every
-// sandbox is one directory in it.
+// One hierarchy in which Carrel makes groups. `home` is the group that they are made in; it belongs
+// to the host, so every sandbox's directory in it begins with CgroupLayout::prefix().
 struct CgroupHierarchy {
   CgroupVersion version = CgroupVersion::kV2;
   ControllerSet controllers;
@@ -26,7 +26,7 @@ struct CgroupHierarchy {
 };
 
 struct CgroupOptions {
-  // Names the installation: its groups live in `carrel-<label>`. Letters, digits, '-' and '_'.
+  // Names the installation: its groups are `carrel-<label>-<id>`. Letters, digits, '-' and '_'.
   std::string label;
   // The group to work below, relative to the top of every hierarchy. It must exist: a hierarchy
   // that does not have it, or does not let us write there, is not used. Without one, root works at
@@ -40,6 +40,9 @@ struct CgroupOptions {
 // layout is fine.
 class CgroupLayout {
  public:
+  // `carrel-<label>-`: what the directory of each of this installation's groups begins with.
+  [[nodiscard]] const std::string& prefix() const { return state_->prefix; }
+
   // kNone where no usable hierarchy has the controller.
   [[nodiscard]] CgroupSource source(Controller controller) const;
 
@@ -63,6 +66,7 @@ class CgroupLayout {
   friend Result<CgroupLayout> detect_cgroups(const CgroupOptions& options);
 
   struct State {
+    std::string prefix;
     std::vector<CgroupHierarchy> hierarchies;
     std::array<std::optional<std::size_t>, kControllerCount> index;
     std::array<std::string, kControllerCount> missing;
@@ -72,8 +76,8 @@ class CgroupLayout {
   std::unique_ptr<State> state_ = std::make_unique<State>();
 };
 
-// Reads /proc/self/mountinfo and /proc/self/cgroup, chooses the hierarchies, makes and opens the
-// installation's directory in each, and turns the v2 controllers on there. Fails only for bad
+// Reads /proc/self/mountinfo and /proc/self/cgroup, chooses the hierarchies, opens the group to
+// work in in each, and turns the v2 controllers on there. It makes no group. Fails only for bad
 // options or an unreadable /proc; a host that gives nothing is a layout full of kNone.
 //
 // A delegated v2 group that holds this process cannot also pass controllers to children. Where this
@@ -83,9 +87,6 @@ Result<CgroupLayout> detect_cgroups(const CgroupOptions& options);
 
 // The ids of the groups that exist in any hierarchy of this installation, sorted.
 std::vector<std::string> list_cgroups(const CgroupLayout& layout);
-
-// Removes the installation's own directories, which must be empty. The layout is of no use after.
-Status remove_cgroup_home(const CgroupLayout& layout);
 
 // Whether `name` can name a sandbox, a label or a leaf: 1 to 64 letters, digits, '-' and '_'.
 bool is_group_name(std::string_view name);

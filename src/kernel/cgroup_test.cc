@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 
 #include "base/files.h"
+#include "kernel/cgroup_entry.h"
 #include "kernel/cgroup_test_support.h"
 
 namespace carrel::kernel {
@@ -35,13 +36,26 @@ class CgroupTest : public testing::Test {
     return std::move(cgroup.value());
   }
 
+  [[nodiscard]] std::string directory(const std::string& group) const {
+    return layout_->prefix() + group;
+  }
+
   OwnLayout layout_;
 };
+
+TEST_F(CgroupTest, LookingMakesNothing) {
+  EXPECT_THAT(list_cgroups(layout_.get()), IsEmpty());
+  for (const CgroupHierarchy& hierarchy : layout_->hierarchies()) {
+    for (const std::string& name : child_groups(hierarchy.home.get(), "")) {
+      EXPECT_FALSE((name + "-").starts_with(layout_->prefix())) << hierarchy.directory;
+    }
+  }
+}
 
 TEST_F(CgroupTest, GroupIsInEveryHierarchyUntilItIsRemoved) {
   Cgroup cgroup = make("one");
   for (const CgroupHierarchy& hierarchy : layout_->hierarchies()) {
-    EXPECT_TRUE(exists(hierarchy, "one")) << hierarchy.directory;
+    EXPECT_TRUE(exists(layout_.get(), hierarchy, "one")) << hierarchy.directory;
   }
   EXPECT_TRUE(cgroup.remove().ok());
   EXPECT_FALSE(exists_anywhere(layout_.get(), "one"));
@@ -77,10 +91,10 @@ TEST_F(CgroupTest, SecondGroupOfTheSameIdIsAConflict) {
 
 TEST_F(CgroupTest, FailedCreationLeavesNothing) {
   const CgroupHierarchy& last = layout_->hierarchies().back();
-  ASSERT_EQ(::mkdirat(last.home.get(), "half", 0755), 0);
+  ASSERT_EQ(::mkdirat(last.home.get(), directory("half").c_str(), 0755), 0);
   EXPECT_FALSE(Cgroup::create(layout_.get(), "half", {}).ok());
   for (const CgroupHierarchy& hierarchy : layout_->hierarchies()) {
-    EXPECT_EQ(exists(hierarchy, "half"), &hierarchy == &last) << hierarchy.directory;
+    EXPECT_EQ(exists(layout_.get(), hierarchy, "half"), &hierarchy == &last) << hierarchy.directory;
   }
 }
 
@@ -108,7 +122,7 @@ TEST_F(CgroupTest, ProcessIsPlacedInEveryHierarchy) {
     ASSERT_TRUE(read.ok());
     text = read.value();
     std::size_t count = 0;
-    for (std::size_t at = 0; (at = text.find("/placed\n", at)) != std::string::npos; ++at) {
+    for (std::size_t at = 0; (at = text.find("-placed\n", at)) != std::string::npos; ++at) {
       ++count;
     }
     if (count == layout_->hierarchies().size()) {
@@ -117,7 +131,7 @@ TEST_F(CgroupTest, ProcessIsPlacedInEveryHierarchy) {
     ::usleep(1000);
   }
   for (const CgroupHierarchy& hierarchy : layout_->hierarchies()) {
-    auto members = read_file_at(hierarchy.home.get(), "placed/cgroup.procs");
+    auto members = read_file_at(hierarchy.home.get(), directory("placed/cgroup.procs"));
     ASSERT_TRUE(members.ok());
     EXPECT_EQ(members.value(), std::to_string(pid) + "\n") << hierarchy.directory;
   }
@@ -136,7 +150,7 @@ TEST_F(CgroupTest, AttachMovesARunningProcess) {
   Status attached = cgroup.attach(pid);
   EXPECT_TRUE(attached.ok()) << attached.error().to_string();
   for (const CgroupHierarchy& hierarchy : layout_->hierarchies()) {
-    auto members = read_file_at(hierarchy.home.get(), "attached/cgroup.procs");
+    auto members = read_file_at(hierarchy.home.get(), directory("attached/cgroup.procs"));
     ASSERT_TRUE(members.ok());
     EXPECT_EQ(members.value(), std::to_string(pid) + "\n") << hierarchy.directory;
   }
@@ -265,7 +279,7 @@ TEST_F(CgroupTest, LeafWithoutALimitUsesItsParentsV1Groups) {
   auto guest = cgroup.subgroup("guest", {});
   ASSERT_TRUE(guest.ok());
   pid_t pid = spawn_in(*guest, [] { return ::pause(); });
-  std::string line = "/shared\n";
+  std::string line = "-shared\n";
   std::string text;
   for (int i = 0; i < 1000 && text.find(line) == std::string::npos; ++i) {
     ::usleep(1000);
@@ -274,7 +288,7 @@ TEST_F(CgroupTest, LeafWithoutALimitUsesItsParentsV1Groups) {
     text = read.value();
   }
   EXPECT_THAT(text, HasSubstr(line));
-  EXPECT_THAT(text, HasSubstr("/shared/guest\n"));
+  EXPECT_THAT(text, HasSubstr("-shared/guest\n"));
   EXPECT_TRUE(cgroup.populated());
   EXPECT_TRUE(cgroup.remove().ok());
   EXPECT_EQ(wait_for(pid), SIGKILL);
@@ -311,7 +325,7 @@ TEST_F(CgroupTest, AdoptedGroupIsRemovedWithItsLeavesAndProcesses) {
 
 TEST_F(CgroupTest, LeftoverInOneHierarchyIsListedAndRemoved) {
   const CgroupHierarchy& last = layout_->hierarchies().back();
-  ASSERT_EQ(::mkdirat(last.home.get(), "leftover", 0755), 0);
+  ASSERT_EQ(::mkdirat(last.home.get(), directory("leftover").c_str(), 0755), 0);
   EXPECT_THAT(list_cgroups(layout_.get()), ElementsAre("leftover"));
   auto left = Cgroup::open(layout_.get(), "leftover");
   ASSERT_TRUE(left.ok());

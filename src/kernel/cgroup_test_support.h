@@ -17,12 +17,13 @@
 
 namespace carrel::kernel::testing_support {
 
-// A layout with a label of this test's own; whatever a test leaves in it is removed at the end.
+// A layout with a label of this test's own; whatever a test leaves in it is removed at the end, and
+// then there must be nothing.
 class OwnLayout {
  public:
   explicit OwnLayout(const std::string& suffix = "", std::optional<std::string> parent = {}) {
     CgroupOptions options;
-    options.label = "test-" + std::to_string(::getpid()) + suffix;
+    options.label = "test" + suffix + "-" + std::to_string(::getpid());
     options.parent = std::move(parent);
     auto detected = detect_cgroups(options);
     if (detected.ok()) {
@@ -40,8 +41,7 @@ class OwnLayout {
         EXPECT_TRUE(left->remove().ok());
       }
     }
-    Status removed = remove_cgroup_home(layout_);
-    EXPECT_TRUE(removed.ok()) << (removed.ok() ? "" : removed.error().to_string());
+    EXPECT_TRUE(list_cgroups(layout_).empty());
   }
 
   const CgroupLayout& get() const { return layout_; }
@@ -86,14 +86,15 @@ inline int wait_for(pid_t pid) {
   return status;
 }
 
-inline bool exists(const CgroupHierarchy& hierarchy, const std::string& group) {
+inline bool exists(const CgroupLayout& layout, const CgroupHierarchy& hierarchy,
+                   const std::string& group) {
   struct stat info{};
-  return ::fstatat(hierarchy.home.get(), group.c_str(), &info, 0) == 0;
+  return ::fstatat(hierarchy.home.get(), (layout.prefix() + group).c_str(), &info, 0) == 0;
 }
 
 inline bool exists_anywhere(const CgroupLayout& layout, const std::string& group) {
   for (const CgroupHierarchy& hierarchy : layout.hierarchies()) {
-    if (exists(hierarchy, group)) {
+    if (exists(layout, hierarchy, group)) {
       return true;
     }
   }

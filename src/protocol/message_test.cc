@@ -163,8 +163,12 @@ TEST(Start, UnknownFlagsAreRefused) {
 }
 
 TEST(Start, TimeoutIsBetweenOneMillisecondAndThirtyDays) {
-  for (const auto& [timeout, good] : std::vector<std::pair<std::uint64_t, bool>>{
-           {0, false}, {1, true}, {kMaxTimeoutMs, true}, {kMaxTimeoutMs + 1, false}, {~0ULL, false}}) {
+  for (const auto& [timeout, good] :
+       std::vector<std::pair<std::uint64_t, bool>>{{0, false},
+                                                   {1, true},
+                                                   {kMaxTimeoutMs, true},
+                                                   {kMaxTimeoutMs + 1, false},
+                                                   {~0ULL, false}}) {
     Start start = exec_start();
     start.timeout_ms = timeout;
     EXPECT_EQ(accepted(start), good) << timeout;
@@ -175,9 +179,14 @@ TEST(Start, DirectoryIsAbsoluteAndAtMostAPathLong) {
   const std::string longest = "/" + std::string(kMaxPath - 1, 'd');
   const std::string over = longest + "d";
   const std::string with_nul("/a\0b", 4);
-  for (const auto& [path, good] : std::vector<std::pair<std::string_view, bool>>{
-           {"", true}, {"/", true}, {longest, true}, {over, false}, {"work", false},
-           {"./work", false}, {with_nul, false}}) {
+  for (const auto& [path, good] :
+       std::vector<std::pair<std::string_view, bool>>{{"", true},
+                                                      {"/", true},
+                                                      {longest, true},
+                                                      {over, false},
+                                                      {"work", false},
+                                                      {"./work", false},
+                                                      {with_nul, false}}) {
     Start start = exec_start();
     start.workdir = path;
     EXPECT_EQ(accepted(start), good) << path.size();

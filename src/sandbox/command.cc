@@ -57,6 +57,19 @@ std::string signal_words(int signal) {
          (name != nullptr ? std::string(" (SIG") + name + ")" : std::string());
 }
 
+// A request is for a separate process or for the shell, and has only what that kind can have.
+Status check_kind(const CommandRequest& request) {
+  if (!request.arguments.empty() && !(request.shell_text.empty() && request.session.empty())) {
+    return Error{Code::kInvalid, 0, "arguments and a command for the shell in one request", {}};
+  }
+  if (request.arguments.empty() &&
+      (!request.environment.empty() || !request.workdir.empty() || request.terminal)) {
+    return Error{Code::kInvalid, 0,
+                 "a command in the shell has no environment, directory or terminal of its own", {}};
+  }
+  return {};
+}
+
 // One command from its start to its end.
 class Conversation {
  public:
@@ -169,20 +182,20 @@ class Conversation {
   Status wake() {
     CommandIo::Wish wish = io_.on_wake();
     if (wish.kill) {
-      CARREL_TRY(stream_.send(kChannel, FrameType::kKill));
+      CARREL_TRY(unless_gone(stream_.send(kChannel, FrameType::kKill)));
     }
     if (wish.signal != 0) {
       std::array<unsigned char, 4> buffer{};
       protocol::Writer writer(buffer);
       writer.u32(static_cast<std::uint32_t>(wish.signal));
-      CARREL_TRY(send(FrameType::kSignal, writer));
+      CARREL_TRY(unless_gone(send(FrameType::kSignal, writer)));
     }
     if (wish.resize) {
       std::array<unsigned char, 4> buffer{};
       protocol::Writer writer(buffer);
       writer.u16(wish.rows);
       writer.u16(wish.columns);
-      CARREL_TRY(send(FrameType::kResize, writer));
+      CARREL_TRY(unless_gone(send(FrameType::kResize, writer)));
     }
     return {};
   }
@@ -201,11 +214,21 @@ class Conversation {
     }
     if (n <= 0) {
       input_open_ = false;
-      return stream_.send(kChannel, FrameType::kStdinClose);
+      return unless_gone(stream_.send(kChannel, FrameType::kStdinClose));
     }
     sent_ += static_cast<std::uint64_t>(n);
-    return stream_.send(kChannel, FrameType::kStdin,
-                        {buffer.data(), static_cast<std::size_t>(n)});
+    return unless_gone(stream_.send(kChannel, FrameType::kStdin,
+                                    {buffer.data(), static_cast<std::size_t>(n)}));
+  }
+
+  // A guest that has just told the end no longer takes anything; its last frames are still to be
+  // read, and if there are none, reading says that it is gone.
+  Status unless_gone(Status sent) {
+    if (!sent.ok() && sent.error().code == Code::kGone) {
+      input_open_ = false;
+      return {};
+    }
+    return sent;
   }
 
   GuestStream& stream_;
@@ -259,19 +282,6 @@ ExecResult to_result(const protocol::Exit& end) {
     result.reason = "out of memory";
   }
   return result;
-}
-
-// A request is for a separate process or for the shell, and has only what that kind can have.
-Status check_kind(const CommandRequest& request) {
-  if (!request.arguments.empty() && !(request.shell_text.empty() && request.session.empty())) {
-    return Error{Code::kInvalid, 0, "arguments and a command for the shell in one request", {}};
-  }
-  if (request.arguments.empty() &&
-      (!request.environment.empty() || !request.workdir.empty() || request.terminal)) {
-    return Error{Code::kInvalid, 0,
-                 "a command in the shell has no environment, directory or terminal of its own", {}};
-  }
-  return {};
 }
 
 Error to_error(std::string_view payload) {

@@ -191,11 +191,12 @@ TEST(ServeCommand, RefusalIsAnErrorOfItsOwnKind) {
 }
 
 TEST(ServeCommand, FailedBootNamesTheStep) {
-  const Error error = error_of(FakeGuest::frame(
-      FrameType::kBootFailed, payload([](protocol::Writer& writer) {
-        writer.u32(EPERM);
-        writer.bytes("mount /proc");
-      }), 0));
+  const Error error =
+      error_of(FakeGuest::frame(FrameType::kBootFailed, payload([](protocol::Writer& writer) {
+                                  writer.u32(EPERM);
+                                  writer.bytes("mount /proc");
+                                }),
+                                0));
   EXPECT_EQ(error.code, Code::kUnsupported);
   EXPECT_EQ(error.to_string(),
             "Failed to create sandbox: cannot mount /proc: Operation not permitted "
@@ -272,8 +273,7 @@ UniqueFd file_of(const std::string& text) {
 }
 
 void acknowledge(FakeGuest& guest, std::uint64_t taken) {
-  guest.send(FrameType::kStdinTaken,
-             payload([&](protocol::Writer& writer) { writer.u64(taken); }));
+  guest.send(FrameType::kStdinTaken, payload([&](protocol::Writer& writer) { writer.u64(taken); }));
 }
 
 TEST(ServeCommand, InputStopsAtItsWindowAndGoesOnWhenTaken) {
@@ -384,8 +384,7 @@ TEST(ServeCommand, GuestThatNeverStopsTalkingIsGivenUpToo) {
   Served served = serve(
       [](FakeGuest& guest) {
         guest.read();
-        const std::string output =
-            FakeGuest::frame(FrameType::kOutput, output_payload(1, 0, ""));
+        const std::string output = FakeGuest::frame(FrameType::kOutput, output_payload(1, 0, ""));
         while (guest.write(output)) {
         }
       },

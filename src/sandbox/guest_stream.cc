@@ -33,7 +33,8 @@ Error malformed() {
 Status GuestStream::send(std::uint32_t channel, protocol::FrameType type,
                          std::string_view payload) {
   if (payload.size() > protocol::kMaxPayload) {
-    return Error{Code::kResource, 0,
+    return Error{Code::kResource,
+                 0,
                  "the request is " + std::to_string(payload.size()) + " bytes, over the limit of " +
                      std::to_string(protocol::kMaxPayload),
                  {}};
@@ -71,10 +72,13 @@ Status GuestStream::fill() {
     buffer_.erase(0, start_);
     start_ = 0;
   }
-  std::size_t old = buffer_.size();
-  buffer_.resize(old + kReadSize);
-  ssize_t n = ::recv(fd_.get(), buffer_.data() + old, kReadSize, MSG_DONTWAIT);
-  buffer_.resize(old + (n > 0 ? static_cast<std::size_t>(n) : 0));
+  if (piece_ == nullptr) {
+    piece_ = std::make_unique_for_overwrite<char[]>(kReadSize);
+  }
+  ssize_t n = ::recv(fd_.get(), piece_.get(), kReadSize, MSG_DONTWAIT);
+  if (n > 0) {
+    buffer_.append(piece_.get(), static_cast<std::size_t>(n));
+  }
   if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
     return Error{Code::kGone, 0, "the sandbox ended", {}};
   }
@@ -127,13 +131,14 @@ Status GuestStream::greet(const std::string& id, int timeout_ms) {
   CARREL_TRY(send(0, protocol::FrameType::kHello,
                   {reinterpret_cast<const char*>(buffer.data()), writer.size()}));
   CARREL_ASSIGN(GuestFrame frame, wait(timeout_ms));
-  protocol::Reader reader({reinterpret_cast<const unsigned char*>(frame.payload.data()),
-                           frame.payload.size()});
+  protocol::Reader reader(
+      {reinterpret_cast<const unsigned char*>(frame.payload.data()), frame.payload.size()});
   std::uint32_t version = reader.u32();
   std::string_view answered = reader.text(64);
   if (frame.type != protocol::FrameType::kWelcome || !reader.finished() ||
       version != protocol::kVersion || answered != id) {
-    return Error{Code::kGone, 0, "the socket of sandbox '" + id + "' belongs to something else", {}};
+    return Error{
+        Code::kGone, 0, "the socket of sandbox '" + id + "' belongs to something else", {}};
   }
   return {};
 }

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,7 @@ class GuestStream {
  private:
   UniqueFd fd_;
   std::chrono::milliseconds patience_{20'000};
+  std::unique_ptr<char[]> piece_;  // what one read takes; not touched before it is needed
   std::string buffer_;
   std::size_t start_ = 0;
 };

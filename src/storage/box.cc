@@ -2,13 +2,13 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -23,18 +23,6 @@ struct CloseDir {
   void operator()(DIR* dir) const { ::closedir(dir); }
 };
 
-template <typename Number>
-Number to_number(std::string_view text) {
-  Number value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
-
-Error not_found(const std::string& named) {
-  return Error{Code::kNotFound, 0, "Sandbox " + named + " not found",
-               "'carrel ls' shows the ones there are"};
-}
-
 // A socket's path ends at 108 bytes; through a descriptor it is always short.
 sockaddr_un socket_address(int directory) {
   sockaddr_un address{};
@@ -45,91 +33,6 @@ sockaddr_un socket_address(int directory) {
 }
 
 }  // namespace
-
-std::uint64_t start_time_of(pid_t pid) {
-  auto line = read_file_at(AT_FDCWD, "/proc/" + std::to_string(pid) + "/stat", 4096);
-  if (!line.ok()) {
-    return 0;
-  }
-  std::string_view rest = line.value();
-  std::size_t at = rest.rfind(')');  // the name before it can hold anything
-  if (at == std::string_view::npos) {
-    return 0;
-  }
-  rest.remove_prefix(at + 1);
-  for (int field = 2; field < 22; ++field) {
-    std::size_t space = rest.find(' ');
-    if (space == std::string_view::npos) {
-      return 0;
-    }
-    rest.remove_prefix(space + 1);
-    if (field == 2 && (rest.starts_with('Z') || rest.starts_with('X'))) {
-      return 0;  // it has ended and nobody has asked for its status yet
-    }
-  }
-  return to_number<std::uint64_t>(rest.substr(0, rest.find(' ')));
-}
-
-std::string boot_id() {
-  auto id = read_file_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64);
-  return id.ok() ? id.value().substr(0, 36) : std::string();
-}
-
-Status write_record(const Home& home, const BoxRecord& record) {
-  std::string text;
-  auto line = [&](std::string_view key, std::string_view value) {
-    text.append(key).append("=").append(value).append("\n");
-  };
-  line("id", record.id);
-  line("name", record.name);
-  line("pid", std::to_string(record.pid));
-  line("start_time", std::to_string(record.start_time));
-  line("boot_id", record.boot_id);
-  line("timeout_ms", std::to_string(record.timeout_ms));
-  line("workdir", record.workdir);
-  line("cgroup_parent", record.cgroup_parent);
-  return replace_file_at(home.boxes(), record.id + "/record", text, 0600);
-}
-
-Result<BoxRecord> read_record(const Home& home, const std::string& id) {
-  auto text = read_file_at(home.boxes(), id + "/record", 16384);
-  if (!text.ok()) {
-    return text.error().error_number == ENOENT ? not_found(id) : text.error();
-  }
-  BoxRecord record;
-  std::string_view rest = text.value();
-  while (!rest.empty()) {
-    std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    std::size_t equals = line.find('=');
-    if (equals == std::string_view::npos) {
-      continue;
-    }
-    std::string_view key = line.substr(0, equals);
-    std::string_view value = line.substr(equals + 1);
-    if (key == "id") {
-      record.id = value;
-    } else if (key == "name") {
-      record.name = value;
-    } else if (key == "pid") {
-      record.pid = to_number<pid_t>(value);
-    } else if (key == "start_time") {
-      record.start_time = to_number<std::uint64_t>(value);
-    } else if (key == "boot_id") {
-      record.boot_id = value;
-    } else if (key == "timeout_ms") {
-      record.timeout_ms = to_number<std::int64_t>(value);
-    } else if (key == "workdir") {
-      record.workdir = value;
-    } else if (key == "cgroup_parent") {
-      record.cgroup_parent = value;
-    }
-  }
-  if (record.id != id || record.pid <= 0 || record.timeout_ms <= 0) {
-    return Error{Code::kConflict, 0, "the record of sandbox " + id + " is damaged", {}};
-  }
-  return record;
-}
 
 std::vector<std::string> box_ids(const Home& home) {
   std::vector<std::string> ids;
@@ -150,7 +53,7 @@ std::vector<std::string> box_ids(const Home& home) {
 
 Result<BoxRecord> find_box(const Home& home, const std::string& named) {
   if (named.empty() || named.find('/') != std::string::npos || named[0] == '.') {
-    return not_found(named);
+    return no_such_box(named);
   }
   auto exact = read_record(home, named);
   if (exact.ok() || exact.error().code != Code::kNotFound) {
@@ -170,28 +73,20 @@ Result<BoxRecord> find_box(const Home& home, const std::string& named) {
     }
   }
   if (candidates.size() > 1) {
-    return Error{Code::kInvalid, 0,
-                 "'" + named + "' could be any of " + std::to_string(candidates.size()) +
-                     " sandboxes",
-                 "give more of the id"};
+    return Error{
+        Code::kInvalid, 0,
+        "'" + named + "' could be any of " + std::to_string(candidates.size()) + " sandboxes",
+        "give more of the id"};
   }
   if (candidates.empty()) {
-    return not_found(named);
+    return no_such_box(named);
   }
   return candidates.front();
 }
 
-bool is_alive(const BoxRecord& record) {
-  return record.boot_id == boot_id() && record.start_time != 0 &&
-         start_time_of(record.pid) == record.start_time;
-}
+namespace {
 
-Result<UniqueFd> bind_socket(const Home& home, const std::string& id) {
-  if (::mkdirat(home.boxes(), id.c_str(), 0700) != 0) {
-    return system_error("make the sandbox's run-time directory");
-  }
-  CARREL_ASSIGN(UniqueFd directory,
-                open_at(home.boxes(), id, O_PATH | O_DIRECTORY | O_NOFOLLOW));
+Result<UniqueFd> bind_socket(const UniqueFd& directory) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address = socket_address(directory.get());
   if (!socket.valid() ||
@@ -199,6 +94,90 @@ Result<UniqueFd> bind_socket(const Home& home, const std::string& id) {
     return system_error("bind the sandbox's socket");
   }
   return socket;
+}
+
+// Whether the open directory is still the one of that name.
+bool is_box(const Home& home, const std::string& id, const UniqueFd& directory) {
+  struct stat named{};
+  struct stat held{};
+  return ::fstatat(home.boxes(), id.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         ::fstat(directory.get(), &held) == 0 && named.st_dev == held.st_dev &&
+         named.st_ino == held.st_ino;
+}
+
+}  // namespace
+
+Result<UniqueFd> lock_box(const Home& home, const std::string& id, int patience_ms) {
+  constexpr int kStepMs = 2;
+  auto directory = open_at(home.boxes(), id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!directory.ok()) {
+    return directory.error().error_number == ENOENT ? no_such_box(id) : directory.error();
+  }
+  for (int waited = 0; ::flock(directory.value().get(), LOCK_EX | LOCK_NB) != 0;) {
+    if (errno != EWOULDBLOCK && errno != EINTR) {
+      return system_error("lock the sandbox's run-time directory");
+    }
+    if (waited >= patience_ms) {
+      return Error{Code::kConflict, 0, "sandbox " + id + " is being made or removed",
+                   "try again in a moment"};
+    }
+    ::usleep(kStepMs * 1000);
+    waited += kStepMs;
+  }
+  if (!is_box(home, id, directory.value())) {
+    return no_such_box(id);
+  }
+  return directory;
+}
+
+Result<NewBox> make_box(const Home& home, const std::string& id) {
+  constexpr int kTries = 16;
+  NewBox box;
+  // A sweep can find the directory before the lock is on it, and take it for an abandoned one.
+  for (int tries = 0; !box.lock.valid(); ++tries) {
+    if (::mkdirat(home.boxes(), id.c_str(), 0700) != 0 && (errno != EEXIST || tries == 0)) {
+      return system_error("make the sandbox's run-time directory");
+    }
+    auto lock = lock_box(home, id, 1000);
+    if (lock.ok()) {
+      box.lock = std::move(lock.value());
+    } else if (lock.error().code != Code::kNotFound || tries == kTries) {
+      return lock.error();
+    }
+  }
+  auto bound = bind_socket(box.lock);
+  if (!bound.ok()) {
+    (void)remove_box(home, id);
+    return bound.error();
+  }
+  box.socket = std::move(bound.value());
+  return box;
+}
+
+Status note_end(const Home& home, const std::string& id, const std::string& reason) {
+  return replace_file_at(home.boxes(), id + "/ending", reason, 0600);
+}
+
+std::string noted_end(const Home& home, const std::string& id) {
+  auto reason = read_file_at(home.boxes(), id + "/ending", 4096);
+  if (!reason.ok()) {
+    return {};
+  }
+  return reason.value().empty() ? "it was removed" : reason.value();
+}
+
+bool is_id(std::string_view text) {
+  if (text.size() != 36) {
+    return false;
+  }
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+    const bool hex = (text[i] >= '0' && text[i] <= '9') || (text[i] >= 'a' && text[i] <= 'f');
+    if (dash ? text[i] != '-' : !hex) {
+      return false;
+    }
+  }
+  return true;
 }
 
 Result<UniqueFd> connect_box(const Home& home, const BoxRecord& record) {
@@ -221,8 +200,8 @@ Result<UniqueFd> connect_box(const Home& home, const BoxRecord& record) {
     return system_error("identify the sandbox's guest");
   }
   if (peer.pid != record.pid || !is_alive(record)) {
-    return Error{Code::kGone, 0,
-                 "the socket of sandbox " + record.id + " is not held by its guest", {}};
+    return Error{
+        Code::kGone, 0, "the socket of sandbox " + record.id + " is not held by its guest", {}};
   }
   return socket;
 }

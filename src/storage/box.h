@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -20,18 +21,24 @@ struct BoxRecord {
   pid_t pid = 0;
   std::uint64_t start_time = 0;  // of the guest, clock ticks since boot
   std::string boot_id;
-  std::int64_t timeout_ms = 0;   // the default of its commands
+  std::int64_t timeout_ms = 0;  // the default of its commands
   std::string workdir;
   std::string cgroup_parent;
 };
 
-Status write_record(const Home& home, const BoxRecord& record);
+// In two steps: a draft while its maker could still take it back, and the record that everybody
+// sees once it cannot. A sandbox with a draft only has no future: whoever finds it ends it.
+Status write_draft(const Home& home, const BoxRecord& record);
+Status publish_draft(const Home& home, const std::string& id);
+Result<BoxRecord> read_draft(const Home& home, const std::string& id);
 Result<BoxRecord> read_record(const Home& home, const std::string& id);
 
 // Finds the sandbox that a person means: its id, its name, or the beginning of its id if no other
 // begins so. kNotFound: "Sandbox x not found".
 Result<BoxRecord> find_box(const Home& home, const std::string& named);
 std::vector<std::string> box_ids(const Home& home);
+// "Sandbox x not found"
+Error no_such_box(const std::string& named);
 
 // Whether the process of the record is still the one that it names.
 bool is_alive(const BoxRecord& record);
@@ -40,10 +47,28 @@ bool is_alive(const BoxRecord& record);
 std::uint64_t start_time_of(pid_t pid);
 std::string boot_id();
 
-// Makes run/box/ID and binds the guest's socket in it; the guest will listen.
-Result<UniqueFd> bind_socket(const Home& home, const std::string& id);
+// A sandbox that is being made: run/box/ID with the guest's socket bound in it, on which the guest
+// will listen, and the lock of the directory. Until that is let go of, nobody sweeps it away.
+struct NewBox {
+  UniqueFd lock;
+  UniqueFd socket;
+};
+Result<NewBox> make_box(const Home& home, const std::string& id);
+
+// The lock of run/box/ID, which everybody holds who makes, ends or buries the sandbox. kNotFound
+// when there is no such box (any more), kConflict when another holds it for longer than that.
+Result<UniqueFd> lock_box(const Home& home, const std::string& id, int patience_ms);
+
+// That the sandbox is meant to end, and why: whoever finds it finishes what the writer began.
+Status note_end(const Home& home, const std::string& id, const std::string& reason);
+// Empty when no end was noted.
+std::string noted_end(const Home& home, const std::string& id);
+
 // Connects to the socket and checks that the guest of the record answers there.
 Result<UniqueFd> connect_box(const Home& home, const BoxRecord& record);
 Status remove_box(const Home& home, const std::string& id);
+
+// Whether the text has the form of an id that make_id() gives.
+bool is_id(std::string_view text);
 
 }  // namespace carrel::storage

@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 namespace carrel::storage {
 namespace {
@@ -30,8 +32,8 @@ class BoxTest : public ::testing::Test {
     record.boot_id = boot_id();
     record.timeout_ms = 300'000;
     record.workdir = "/work space=1";
-    sockets_.push_back(std::move(bind_socket(home_, id).value()));
-    EXPECT_TRUE(write_record(home_, record).ok());
+    sockets_.push_back(std::move(make_box(home_, id).value().socket));
+    EXPECT_TRUE(write_draft(home_, record).ok() && publish_draft(home_, id).ok());
     return record;
   }
 
@@ -99,7 +101,77 @@ TEST_F(BoxTest, ADeadGuestIsGone) {
 TEST_F(BoxTest, ALongStateDirectoryIsNoProblemForTheSocket) {
   std::string deep = root_ + "/" + std::string(120, 'd');
   Home home = std::move(Home::open_at(deep).value());
-  EXPECT_TRUE(bind_socket(home, "aaaa-1").ok());
+  EXPECT_TRUE(make_box(home, "aaaa-1").ok());
+}
+
+TEST_F(BoxTest, ABoxBelongsToItsMakerUntilTheLockIsLetGo) {
+  auto box = make_box(home_, "aaaa-1");
+  ASSERT_TRUE(box.ok());
+  EXPECT_EQ(lock_box(home_, "aaaa-1", 0).error().code, Code::kConflict);
+  box.value().lock.reset();
+  EXPECT_TRUE(lock_box(home_, "aaaa-1", 0).ok());
+  EXPECT_EQ(lock_box(home_, "bbbb-1", 0).error().code, Code::kNotFound);
+  EXPECT_FALSE(make_box(home_, "aaaa-1").ok()) << "one id, one box";
+}
+
+TEST_F(BoxTest, TheLockOfABoxThatWasRemovedIsNoLock) {
+  auto first = make_box(home_, "aaaa-1");
+  ASSERT_TRUE(first.ok());
+  std::thread later([&] {
+    ::usleep(20'000);
+    EXPECT_TRUE(remove_box(home_, "aaaa-1").ok());
+    first.value().lock.reset();
+  });
+  EXPECT_EQ(lock_box(home_, "aaaa-1", 5000).error().code, Code::kNotFound);
+  later.join();
+}
+
+TEST_F(BoxTest, MakersAndSweepersAtOnceNeverShareABox) {
+  std::atomic<bool> over = false;
+  std::thread sweeper([&] {
+    while (!over) {
+      for (const std::string& id : box_ids(home_)) {
+        if (auto lock = lock_box(home_, id, 0); lock.ok() && !read_record(home_, id).ok()) {
+          EXPECT_TRUE(remove_box(home_, id).ok());
+        }
+      }
+    }
+  });
+  for (int i = 0; i < 300; ++i) {
+    const std::string id = "box-" + std::to_string(i);
+    auto box = make_box(home_, id);
+    ASSERT_TRUE(box.ok()) << box.error().to_string();
+    EXPECT_EQ(::access((root_ + "/run/box/" + id + "/socket").c_str(), F_OK), 0);
+  }
+  over = true;
+  sweeper.join();
+}
+
+TEST_F(BoxTest, ADraftIsNoRecord) {
+  BoxRecord record = make("aaaa-1");
+  record.id = "bbbb-1";
+  ASSERT_TRUE(make_box(home_, "bbbb-1").ok() && write_draft(home_, record).ok());
+  EXPECT_EQ(find_box(home_, "bbbb-1").error().code, Code::kNotFound);
+  EXPECT_EQ(read_draft(home_, "bbbb-1").value().pid, ::getpid());
+  ASSERT_TRUE(publish_draft(home_, "bbbb-1").ok());
+  EXPECT_EQ(find_box(home_, "bbbb-1").value().pid, ::getpid());
+  EXPECT_FALSE(read_draft(home_, "bbbb-1").ok());
+}
+
+TEST_F(BoxTest, AnEndIsNotedWithItsReason) {
+  make("aaaa-1");
+  EXPECT_EQ(noted_end(home_, "aaaa-1"), "");
+  ASSERT_TRUE(note_end(home_, "aaaa-1", "it was removed by hand").ok());
+  EXPECT_EQ(noted_end(home_, "aaaa-1"), "it was removed by hand");
+}
+
+TEST_F(BoxTest, OnlyWhatMakeIdGivesIsAnId) {
+  EXPECT_TRUE(is_id(make_id()));
+  for (const char* bad :
+       {"", "aaaa-1", "../../../../../../../../../../../..x",
+        "0123456789abcdef0123456789abcdef0123", "01234567-89AB-4def-8123-456789abcdef"}) {
+    EXPECT_FALSE(is_id(bad)) << bad;
+  }
 }
 
 TEST_F(BoxTest, ADamagedRecordIsAnErrorAndNotACrash) {

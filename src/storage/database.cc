@@ -1,6 +1,7 @@
 #include "storage/database.h"
 
 #include <sqlite3.h>
+#include <sys/statvfs.h>
 
 #include <utility>
 
@@ -10,13 +11,21 @@ namespace {
 
 constexpr int kBusyMs = 5000;
 
+// SQLite tells some failures for want of room as plain I/O errors.
+bool disk_is_full(sqlite3* connection) {
+  const char* file = sqlite3_db_filename(connection, "main");
+  struct statvfs space{};
+  return file != nullptr && ::statvfs(file, &space) == 0 && space.f_bavail == 0;
+}
+
 Error database_error(sqlite3* connection, const char* what) {
   int code = connection != nullptr ? sqlite3_errcode(connection) : SQLITE_NOMEM;
-  Error error{Code::kSystem, 0,
+  Error error{Code::kSystem,
+              0,
               std::string(what) + ": " +
                   (connection != nullptr ? sqlite3_errmsg(connection) : "out of memory"),
               {}};
-  if (code == SQLITE_FULL) {
+  if (code == SQLITE_FULL || (code == SQLITE_IOERR && disk_is_full(connection))) {
     error.code = Code::kResource;
     error.hint = "the disk is full";
   } else if (code == SQLITE_CONSTRAINT) {
@@ -31,16 +40,17 @@ Error database_error(sqlite3* connection, const char* what) {
 
 Result<Database> Database::open(const std::string& path) {
   sqlite3* connection = nullptr;
-  int code = sqlite3_open_v2(path.c_str(), &connection,
-                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
-                             nullptr);
+  int code =
+      sqlite3_open_v2(path.c_str(), &connection,
+                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   Database database(connection);
   if (code != SQLITE_OK) {
     return database_error(connection, "open the state database");
   }
   sqlite3_busy_timeout(connection, kBusyMs);
-  CARREL_TRY(database.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; "
-                              "PRAGMA foreign_keys=ON;"));
+  CARREL_TRY(
+      database.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; "
+                       "PRAGMA foreign_keys=ON;"));
   return database;
 }
 
@@ -100,9 +110,9 @@ Result<bool> Database::Statement::step() {
 std::string Database::Statement::text(int column) const {
   const unsigned char* data = sqlite3_column_text(statement_, column);
   int size = sqlite3_column_bytes(statement_, column);
-  return data == nullptr ? std::string()
-                         : std::string(reinterpret_cast<const char*>(data),
-                                       static_cast<std::size_t>(size));
+  return data == nullptr
+             ? std::string()
+             : std::string(reinterpret_cast<const char*>(data), static_cast<std::size_t>(size));
 }
 std::int64_t Database::Statement::number(int column) const {
   return sqlite3_column_int64(statement_, column);

@@ -73,7 +73,8 @@ Result<std::string> read_label(int directory) {
   auto label = read_file_at(directory, "installation", 64);
   if (!label.ok() && label.error().error_number == ENOENT) {
     // Two first commands at once: one of the two links wins, and both read the same.
-    const std::string own = "installation." + random_hex(8);
+    const std::string own =
+        "installation." + random_hex(8) + "." + std::to_string(::getpid()) + ".new";
     CARREL_TRY(replace_file_at(directory, own, random_hex(8), 0600));
     if (::linkat(directory, own.c_str(), directory, "installation", 0) != 0 && errno != EEXIST) {
       return system_error("create 'installation'");
@@ -115,7 +116,7 @@ Result<Home> Home::open_at(const std::string& path) {
     return directory.error();
   }
   home.directory_ = std::move(directory.value());
-  struct stat info {};
+  struct stat info{};
   if (::fstat(home.directory_.get(), &info) != 0) {
     return system_error("look at '" + path + "'");
   }
@@ -145,11 +146,17 @@ Result<Home> Home::open_at(const std::string& path) {
 }
 
 Result<UniqueFd> Home::claim_once(const std::string& id) {
-  CARREL_ASSIGN(UniqueFd lock, carrel::open_at(once_.get(), id, O_RDWR | O_CREAT | O_EXCL, 0600));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    return system_error("lock the sandbox's mark");
+  // A sweep can find the mark before the lock is on it, and then takes it away: the next one stays.
+  for (;;) {
+    CARREL_ASSIGN(UniqueFd lock, carrel::open_at(once_.get(), id, O_RDWR | O_CREAT | O_EXCL, 0600));
+    struct stat info{};
+    if (::flock(lock.get(), LOCK_EX) != 0 || ::fstat(lock.get(), &info) != 0) {
+      return system_error("lock the sandbox's mark");
+    }
+    if (info.st_nlink > 0) {
+      return lock;
+    }
   }
-  return lock;
 }
 
 void Home::release_once(const std::string& id) { ::unlinkat(once_.get(), id.c_str(), 0); }
@@ -161,12 +168,8 @@ std::vector<Home::Abandoned> Home::abandoned() {
     if (!lock.ok() || ::flock(lock.value().get(), LOCK_EX | LOCK_NB) != 0) {
       return;
     }
-    // Between its creation and its lock a fresh mark looks abandoned; it is younger than this.
-    struct stat info {};
-    struct timespec now {};
-    ::clock_gettime(CLOCK_REALTIME, &now);
-    if (::fstat(lock.value().get(), &info) == 0 && info.st_nlink > 0 &&
-        now.tv_sec - info.st_mtim.tv_sec >= 2) {
+    struct stat info{};
+    if (::fstat(lock.value().get(), &info) == 0 && info.st_nlink > 0) {
       found.push_back({name, std::move(lock.value())});
     }
   });
@@ -187,7 +190,8 @@ Result<std::uint32_t> Home::claim_ids(const std::string& id, std::uint32_t limit
       return system_error("take a range of user ids");
     }
   }
-  return Error{Code::kResource, 0, "all " + std::to_string(limit) + " ranges of user ids are in use",
+  return Error{Code::kResource, 0,
+               "all " + std::to_string(limit) + " ranges of user ids are in use",
                "remove sandboxes that are not needed"};
 }
 

@@ -188,7 +188,7 @@ void list_devices(Report& report, Arguments) {
   for (const char* directory : {"/dev", "/dev/pts", "/dev/net", "/dev/dri", "/dev/mapper"}) {
     for (const std::string& name : names_in(directory)) {
       const std::string path = std::string(directory) + "/" + name;
-      struct stat info {};
+      struct stat info{};
       if (::lstat(path.c_str(), &info) != 0 || (!S_ISCHR(info.st_mode) && !S_ISBLK(info.st_mode))) {
         continue;
       }
@@ -199,10 +199,12 @@ void list_devices(Report& report, Arguments) {
       report.expect(path + " is harmless", harmless);
     }
   }
-  for (const char* name : {"mem", "kmem", "port", "kmsg", "kvm", "fuse", "net/tun", "vhost-net",
-                           "vhost-vsock", "dri", "loop-control", "mapper/control", "sda", "vda",
-                           "nvme0n1", "userfaultfd", "uinput", "cuse", "hpet", "console", "tty0",
-                           "autofs", "btrfs-control", "snd", "input", "vsock", "hwrng", "nvram"}) {
+  for (const char* name :
+       {"mem",     "kmem",      "port",        "kmsg",        "kvm",           "fuse",
+        "net/tun", "vhost-net", "vhost-vsock", "dri",         "loop-control",  "mapper/control",
+        "sda",     "vda",       "nvme0n1",     "userfaultfd", "uinput",        "cuse",
+        "hpet",    "console",   "tty0",        "autofs",      "btrfs-control", "snd",
+        "input",   "vsock",     "hwrng",       "nvram"}) {
     const std::string path = std::string("/dev/") + name;
     report.must_fail("find " + path, ::access(path.c_str(), F_OK));
   }
@@ -259,7 +261,7 @@ void write_through_page_cache(Report& report, Arguments) {
   const ssize_t moved = ::splice(fd, &offset, pipe[1], nullptr, 1, 0);
   const char evil[] = "carrel-probe-was-here";
   const ssize_t written = ::write(pipe[1], evil, sizeof evil);
-  struct iovec data {const_cast<char*>(evil), sizeof evil};
+  struct iovec data{const_cast<char*>(evil), sizeof evil};
   const ssize_t spliced = ::vmsplice(pipe[1], &data, 1, 0);
   report.expect("the pipe took the page (" + std::to_string(moved + written + spliced) + ")",
                 moved == 1);

@@ -37,7 +37,7 @@ bool away_from_host(const char* host_namespace) {
   if (host == 0 || *end != '\0') {
     return false;
   }
-  struct stat own {};
+  struct stat own{};
   if (::stat("/proc/self/ns/mnt", &own) != 0) {
     return ::access("/proc/self/stat", F_OK) != 0;
   }

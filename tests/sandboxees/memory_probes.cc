@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -100,8 +101,16 @@ void take_system_v(Report& report, Arguments arguments) {
   judge(report, got, all);
 }
 
+void raise_open_files() {
+  struct rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 // Pipes, each as large as it may be, full.
 void take_pipes(Report& report, Arguments arguments) {
+  raise_open_files();
   const std::size_t all = wanted(arguments) * kMebibyte;
   static std::array<char, 65536> block;
   std::size_t got = 0;
@@ -117,6 +126,7 @@ void take_pipes(Report& report, Arguments arguments) {
 }
 
 void take_sockets(Report& report, Arguments arguments) {
+  raise_open_files();
   const std::size_t all = wanted(arguments) * kMebibyte;
   static std::array<char, 65536> block;
   std::size_t got = 0;
@@ -136,7 +146,8 @@ void pin_memory(Report& report, Arguments) {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
   report.expect("no huge page is given", huge == MAP_FAILED);
   report.must_fail("SHM_HUGETLB", ::shmget(IPC_PRIVATE, kHuge, IPC_CREAT | SHM_HUGETLB | 0600));
-  void* block = ::mmap(nullptr, kMebibyte, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* block =
+      ::mmap(nullptr, kMebibyte, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   report.must_fail("mlock 1 MiB", ::mlock(block, kMebibyte));
   report.must_fail("mlock2 1 MiB", ::syscall(SYS_mlock2, block, kMebibyte, 1));
   void* locked = ::mmap(nullptr, kMebibyte, PROT_READ | PROT_WRITE,
@@ -148,8 +159,8 @@ void pin_memory(Report& report, Arguments) {
   report.must_fail("set_mempolicy", ::syscall(SYS_set_mempolicy, 2, &node, 8));
   const long secret = ::syscall(SYS_memfd_secret, 0);
   if (secret >= 0 && ::ftruncate(static_cast<int>(secret), kMebibyte) == 0) {
-    void* hidden = ::mmap(nullptr, kMebibyte, PROT_READ | PROT_WRITE, MAP_SHARED,
-                          static_cast<int>(secret), 0);
+    void* hidden =
+        ::mmap(nullptr, kMebibyte, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<int>(secret), 0);
     report.expect("secret memory counts as locked", hidden == MAP_FAILED);
   } else {
     report.not_applicable("there is no secret memory");
@@ -157,16 +168,11 @@ void pin_memory(Report& report, Arguments) {
 }
 
 constexpr Probe kProbes[] = {
-    {"G03_PrivateMemoryEnds", take_private},
-    {"G03_SharedMemoryEnds", take_shared},
-    {"G03_MemoryFilesEnd", take_memory_file},
-    {"G03_DevShmEnds", take_shm_file},
-    {"G03_TmpEnds", take_tmp_file},
-    {"G03_TheWorkspaceEnds", take_workspace_file},
-    {"G03_SystemVMemoryEnds", take_system_v},
-    {"G03_PipeBuffersEnd", take_pipes},
-    {"G03_SocketBuffersEnd", take_sockets},
-    {"G20_MemoryCannotBePinned", pin_memory},
+    {"G03_PrivateMemoryEnds", take_private},  {"G03_SharedMemoryEnds", take_shared},
+    {"G03_MemoryFilesEnd", take_memory_file}, {"G03_DevShmEnds", take_shm_file},
+    {"G03_TmpEnds", take_tmp_file},           {"G03_TheWorkspaceEnds", take_workspace_file},
+    {"G03_SystemVMemoryEnds", take_system_v}, {"G03_PipeBuffersEnd", take_pipes},
+    {"G03_SocketBuffersEnd", take_sockets},   {"G20_MemoryCannotBePinned", pin_memory},
 };
 
 }  // namespace

@@ -7,10 +7,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/fsuid.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -55,9 +55,7 @@ void find_capabilities(Report& report, Arguments) {
     report.must_fail("raise ambient " + std::to_string(capability),
                      ::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0));
   }
-  struct __user_cap_header_struct header {
-    _LINUX_CAPABILITY_VERSION_3, 0
-  };
+  struct __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct wanted[2] = {};
   wanted[0].inheritable = wanted[0].permitted = wanted[0].effective = 1U << CAP_SYS_ADMIN;
   report.must_fail("capset(SYS_ADMIN)", ::syscall(SYS_capset, &header, wanted));
@@ -72,7 +70,8 @@ void become_root(Report& report, Arguments) {
   report.must_fail("setgroups({0})", ::setgroups(1, &group));
   report.must_fail("setgroups({})", ::setgroups(0, nullptr));
   ::setfsuid(0);
-  report.expect("the file system's user is the same", ::setfsuid(::getuid()) == static_cast<int>(::getuid()) && ::getuid() != 0);
+  report.expect("the file system's user is the same",
+                ::setfsuid(::getuid()) == static_cast<int>(::getuid()) && ::getuid() != 0);
   for (const char* program : {"/usr/bin/sudo -n id", "/usr/bin/su -c id", "/usr/bin/pkexec id",
                               "/usr/bin/newgrp root", "/usr/bin/passwd -S root",
                               "/usr/bin/chsh -s /bin/sh root", "/usr/bin/mount -t tmpfs x /mnt"}) {
@@ -120,7 +119,8 @@ void make_namespaces(Report& report, Arguments) {
     const int own = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     report.must_fail("setns own " + name, ::setns(own, 0));
     const std::string first = "/proc/1/ns/" + name;
-    report.must_fail("setns first " + name, ::setns(::open(first.c_str(), O_RDONLY | O_CLOEXEC), 0));
+    report.must_fail("setns first " + name,
+                     ::setns(::open(first.c_str(), O_RDONLY | O_CLOEXEC), 0));
     report.must_fail("unshare " + name, ::unshare(kind.flag));
   }
   const long pidfd = ::syscall(SYS_pidfd_open, ::getpid(), 0);
@@ -193,20 +193,20 @@ void change_own_nature(Report& report, Arguments) {
 
 // Times are set to what they are, and corrections are by nothing, so that even a success is none.
 void set_clocks(Report& report, Arguments) {
-  struct timespec now {};
+  struct timespec now{};
   for (const clockid_t clock : {CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_TAI}) {
     ::clock_gettime(clock, &now);
     report.must_fail("clock_settime " + std::to_string(clock), ::clock_settime(clock, &now));
-    struct timex correction {};
+    struct timex correction{};
     correction.modes = ADJ_FREQUENCY;
     report.must_fail("clock_adjtime", ::syscall(SYS_clock_adjtime, clock, &correction));
   }
-  struct timeval day {};
+  struct timeval day{};
   ::gettimeofday(&day, nullptr);
   report.must_fail("settimeofday", ::syscall(SYS_settimeofday, &day, nullptr));
-  struct timezone zone {};
+  struct timezone zone{};
   report.must_fail("settimeofday zone", ::syscall(SYS_settimeofday, nullptr, &zone));
-  struct timex correction {};
+  struct timex correction{};
   correction.modes = ADJ_STATUS;
   report.must_fail("adjtimex", ::syscall(SYS_adjtimex, &correction));
 }

@@ -44,7 +44,7 @@ void set_kernel_helpers(Report& report, Arguments) {
         "/sys/fs/cgroup/memory/release_agent", "/sys/power/state", "/sys/kernel/kexec_crash_size",
         "/proc/timer_list", "/proc/bus/pci", "/proc/acpi/wakeup"}) {
     const int fd = ::open(path, O_WRONLY | O_CLOEXEC);
-    struct stat info {};
+    struct stat info{};
     if (fd >= 0 && ::fstat(fd, &info) == 0 && S_ISCHR(info.st_mode)) {
       report.held(std::string(path) + " is covered by a device");
     } else {
@@ -54,20 +54,22 @@ void set_kernel_helpers(Report& report, Arguments) {
       ::close(fd);
     }
   }
-  struct rlimit core {};
+  struct rlimit core{};
   ::getrlimit(RLIMIT_CORE, &core);
   report.expect("a crash leaves no core (" + std::to_string(core.rlim_max) + ")",
                 core.rlim_max <= 1);
 }
 
 void read_kernel_files(Report& report, Arguments) {
-  for (const char* name :
-       {"kcore", "keys", "key-users", "timer_list", "sched_debug", "interrupts", "softirqs",
-        "kallsyms", "kmsg", "kpagecount", "kpageflags", "kpagecgroup", "latency_stats",
-        "timer_stats", "vmallocinfo", "slabinfo", "modules", "config.gz", "iomem", "ioports",
-        "mtrr", "zoneinfo", "buddyinfo", "pagetypeinfo", "diskstats", "partitions", "vmstat",
-        "sysrq-trigger", "schedstat", "lockdep", "sysvipc/shm_host", "pressure/cpu",
-        "pressure/memory", "pressure/io"}) {
+  for (const char* name : {"kcore",         "keys",        "key-users",    "timer_list",
+                           "sched_debug",   "interrupts",  "softirqs",     "kallsyms",
+                           "kmsg",          "kpagecount",  "kpageflags",   "kpagecgroup",
+                           "latency_stats", "timer_stats", "vmallocinfo",  "slabinfo",
+                           "modules",       "config.gz",   "iomem",        "ioports",
+                           "mtrr",          "zoneinfo",    "buddyinfo",    "pagetypeinfo",
+                           "diskstats",     "partitions",  "vmstat",       "sysrq-trigger",
+                           "schedstat",     "lockdep",     "pressure/cpu", "pressure/memory",
+                           "pressure/io"}) {
     const std::string path = std::string("/proc/") + name;
     report.expect(path + " cannot be read", !can_read(path));
   }
@@ -116,18 +118,18 @@ void look_for_host_paths(Report& report, Arguments arguments) {
     report.must_fail("reach it through proc",
                      ::access((std::string("/proc/1/root") + secret).c_str(), F_OK));
   }
-  for (const char* guess : {"/var/lib/carrel", "/root/.local/share/carrel", "/run/docker.sock",
-                            "/var/run/docker.sock", "/run/containerd", "/run/systemd",
-                            "/run/dbus/system_bus_socket", "/run/user", "/etc/shadow", "/boot",
-                            "/lost+found", "/etc/ssh", "/var/log", "/var/lib"}) {
+  for (const char* guess :
+       {"/var/lib/carrel", "/root/.local/share/carrel", "/run/docker.sock", "/var/run/docker.sock",
+        "/run/containerd", "/run/systemd", "/run/dbus/system_bus_socket", "/run/user",
+        "/etc/shadow", "/boot", "/lost+found", "/etc/ssh", "/var/log", "/var/lib"}) {
     report.must_fail(std::string("find ") + guess, ::access(guess, F_OK));
   }
 }
 
 void read_first_process(Report& report, Arguments) {
-  for (const char* name : {"environ", "mem", "maps", "smaps", "pagemap", "auxv", "syscall",
-                           "stack", "io", "personality", "numa_maps", "mountinfo", "mounts",
-                           "wchan", "patch_state", "timers", "attr/current", "ns/mnt"}) {
+  for (const char* name :
+       {"environ", "mem", "maps", "smaps", "pagemap", "auxv", "syscall", "stack", "io",
+        "personality", "numa_maps", "wchan", "patch_state", "timers", "ns/mnt"}) {
     const std::string path = std::string("/proc/1/") + name;
     if (::strcmp(name, "wchan") == 0) {
       const std::string text = read_some(path, 64);
@@ -154,7 +156,7 @@ void read_first_process(Report& report, Arguments) {
   }
   for (const char* name : {"oom_score_adj", "oom_adj", "comm", "coredump_filter", "autogroup",
                            "timerslack_ns", "clear_refs", "loginuid", "sched", "setgroups",
-                           "uid_map", "attr/exec", "make-it-fail", "projid_map"}) {
+                           "uid_map", "attr/current", "attr/exec", "make-it-fail", "projid_map"}) {
     const std::string path = std::string("/proc/1/") + name;
     const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd < 0) {
@@ -180,7 +182,7 @@ void reach_control_groups(Report& report, Arguments) {
   constexpr long kCgroup2 = 0x63677270;
   for (const char* path : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys", "/proc", "/", "/run",
                            "/dev", "/tmp", "/mnt"}) {
-    struct statfs info {};
+    struct statfs info{};
     const bool found = ::statfs(path, &info) == 0;
     report.expect(std::string(path) + " is no control group",
                   !found || (info.f_type != kCgroup && info.f_type != kCgroup2));

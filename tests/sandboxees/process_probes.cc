@@ -26,10 +26,9 @@ void attack_memory(Report& report, pid_t target, const std::string& name) {
   report.must_fail("ptrace(ATTACH) " + name, ::ptrace(PTRACE_ATTACH, target, nullptr, nullptr));
   report.must_fail("ptrace(SEIZE) " + name, ::ptrace(PTRACE_SEIZE, target, nullptr, nullptr));
   std::array<char, 16> buffer{};
-  struct iovec here {buffer.data(), buffer.size()};
-  struct iovec there {&buffer, buffer.size()};
-  report.must_fail("process_vm_readv " + name,
-                   ::process_vm_readv(target, &here, 1, &there, 1, 0));
+  struct iovec here{buffer.data(), buffer.size()};
+  struct iovec there{&buffer, buffer.size()};
+  report.must_fail("process_vm_readv " + name, ::process_vm_readv(target, &here, 1, &there, 1, 0));
   report.must_fail("process_vm_writev " + name,
                    ::process_vm_writev(target, &here, 1, &there, 1, 0));
   const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, target, 0));
@@ -112,14 +111,14 @@ void signal_first(Report& report) {
 void disturb_first_process(Report& report, Arguments) {
   const std::string before = settings_of_first();
   signal_first(report);
-  struct rlimit tiny {1, 1};
+  struct rlimit tiny{1, 1};
   for (int resource = 0; resource < RLIM_NLIMITS; ++resource) {
     report.must_fail("prlimit(1, " + std::to_string(resource) + ")",
                      ::syscall(SYS_prlimit64, 1, resource, &tiny, nullptr));
   }
   // The upper half of a number is nothing to the kernel; a filter must not look at it either.
-  report.must_fail("prlimit(1 + 2^32)", ::syscall(SYS_prlimit64, (1L << 32) | 1, RLIMIT_CPU, &tiny,
-                                                  nullptr));
+  report.must_fail("prlimit(1 + 2^32)",
+                   ::syscall(SYS_prlimit64, (1L << 32) | 1, RLIMIT_CPU, &tiny, nullptr));
   report.must_fail("setpriority(PROCESS, 1)", ::setpriority(PRIO_PROCESS, 1, 19));
   report.must_fail("setpriority(PGRP, 1)", ::setpriority(PRIO_PGRP, 1, 19));
   report.must_fail("setpriority(USER)", ::setpriority(PRIO_USER, ::getuid(), 19));
@@ -129,7 +128,7 @@ void disturb_first_process(Report& report, Arguments) {
   report.must_fail("ioprio_set(PGRP, 1)", ::syscall(SYS_ioprio_set, 2, 1, kIdle));
   report.must_fail("ioprio_set(USER)", ::syscall(SYS_ioprio_set, 3, ::getuid(), kIdle));
   report.must_fail("ioprio_set(USER, 0)", ::syscall(SYS_ioprio_set, 3, 0, kIdle));
-  struct sched_param normal {};
+  struct sched_param normal{};
   for (const int policy : {SCHED_IDLE, SCHED_BATCH}) {
     report.must_fail("sched_setscheduler(1)", ::sched_setscheduler(1, policy, &normal));
   }
@@ -157,7 +156,7 @@ constexpr Spelling kRefused[] = {
     {"unshare", [] { return ::syscall(SYS_unshare, CLONE_NEWUSER); }},
     {"setns", [] { return ::syscall(SYS_setns, 0, CLONE_NEWNS); }},
     {"mount", [] { return ::syscall(SYS_mount, "none", "/tmp", "tmpfs", 0, nullptr); }},
-    {"ptrace", [] { return ::syscall(SYS_ptrace, PTRACE_TRACEME, 0, 0, 0); }},
+    {"ptrace", [] { return ::syscall(SYS_ptrace, PTRACE_ATTACH, 0x7fffffff, 0, 0); }},
     {"keyctl", [] { return ::syscall(SYS_keyctl, 0, -3, 0); }},
     {"socket(AF_PACKET)", [] { return ::syscall(SYS_socket, AF_PACKET, SOCK_DGRAM, 0); }},
     {"personality", [] { return ::syscall(SYS_personality, 0x0040000); }},
@@ -203,7 +202,7 @@ void use_every_caller(Report& report, Arguments) {
       nullptr);
   ::pthread_join(thread, nullptr);
   judge(report, "a thread");
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = [](int) { try_all(); };
   ::sigaction(SIGUSR1, &action, nullptr);
   ::raise(SIGUSR1);

@@ -140,7 +140,8 @@ void call_every_number(Report& report, Arguments) {
     } else if (*result == kNoAnswer) {
       report.open(name + " ended or held its caller, status " + std::to_string(status));
     } else {
-      report.open(name + ": " + (*result < 0 ? error_name(static_cast<int>(-*result)) : "it worked"));
+      report.open(name + ": " +
+                  (*result < 0 ? error_name(static_cast<int>(-*result)) : "it worked"));
     }
   }
   report.held(std::to_string(refused) + " refused, " + std::to_string(absent) + " absent");
@@ -240,9 +241,9 @@ void swap_arguments(Report& report, Arguments) {
     unsigned short length;
     const void* instructions;
   } program{0, nullptr};
-  report.must_fail("a filter with a listener",
-                   ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
-                             SECCOMP_FILTER_FLAG_NEW_LISTENER, &program));
+  report.must_fail(
+      "a filter with a listener",
+      ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program));
   ::close(::open(kHarmless, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   ::memcpy(flipping_path.data(), kHarmless, sizeof kHarmless);
   flip_ended = 0;
@@ -252,12 +253,14 @@ void swap_arguments(Report& report, Arguments) {
       [](void*) -> void* {
         while (flip_ended == 0) {
           ::memcpy(flipping_path.data(), kWanted, sizeof kWanted);
+          asm volatile("" : : : "memory");  // both are seen by the other thread
           ::memcpy(flipping_path.data(), kHarmless, sizeof kHarmless);
+          asm volatile("" : : : "memory");
         }
         return nullptr;
       },
       nullptr);
-  struct stat wanted {};
+  struct stat wanted{};
   ::stat(kWanted, &wanted);
   std::size_t harmless = 0;
   std::size_t stolen = 0;
@@ -266,7 +269,7 @@ void swap_arguments(Report& report, Arguments) {
     if (fd < 0) {
       continue;
     }
-    struct stat info {};
+    struct stat info{};
     ::fstat(fd, &info);
     (info.st_ino == wanted.st_ino && info.st_dev == wanted.st_dev ? stolen : harmless) += 1;
     ::close(fd);

@@ -92,8 +92,8 @@ std::string GivenGroups::left() const {
   std::string text;
   for (const std::string& mount : group_mounts()) {
     for (const std::string& group : groups_below(mount + path_)) {
-      // carrel-LABEL is the home of the installation; carrel-self is a leaf for the program itself.
-      if (fs::path(group).lexically_relative(mount + path_).has_parent_path()) {
+      // A leaf of that name is for the program itself.
+      if (!group.ends_with("/carrel-self")) {
         text += group + "\n";
       }
     }

@@ -139,6 +139,36 @@ std::string v1_mount(const std::string& controller) {
   return "";
 }
 
+std::vector<std::string> groups_of(const std::string& label) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> found;
+  std::error_code failed;
+  for (const std::string& mount : group_mounts()) {
+    for (const auto& entry : fs::directory_iterator(mount, failed)) {
+      const std::string name = entry.path().filename();
+      if (label.empty() || !name.starts_with("carrel-" + label)) {
+        continue;
+      }
+      found.push_back(entry.path());
+      auto below = fs::recursive_directory_iterator(entry.path(), failed);
+      for (; !failed && below != fs::recursive_directory_iterator(); below.increment(failed)) {
+        std::error_code ignored;
+        if (below->is_directory(ignored)) {
+          found.push_back(below->path());
+        }
+      }
+    }
+  }
+  return found;
+}
+
+void remove_groups(const std::string& label) {
+  const std::vector<std::string> all = groups_of(label);
+  for (auto one = all.rbegin(); one != all.rend(); ++one) {
+    ::rmdir(one->c_str());
+  }
+}
+
 bool eventually(std::chrono::milliseconds patience, const std::function<bool()>& question) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (!question()) {

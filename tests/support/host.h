@@ -35,6 +35,12 @@ std::vector<std::string> group_mounts();
 // The mount of a v1 controller; empty if there is none.
 std::string v1_mount(const std::string& controller);
 
+// The control groups of an installation's sandboxes, each with what is below it, in all
+// hierarchies.
+std::vector<std::string> groups_of(const std::string& label);
+// Removes them, innermost first, and everything else that is named after the installation.
+void remove_groups(const std::string& label);
+
 // Asks again until the answer is yes or the time is over.
 bool eventually(std::chrono::milliseconds patience, const std::function<bool()>& question);
 

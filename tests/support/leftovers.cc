@@ -1,6 +1,5 @@
 #include "support/leftovers.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <sstream>
 
@@ -14,12 +13,11 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_keeper(pid_t pid) {
-  auto words = read_text("/proc/" + std::to_string(pid) + "/cmdline");
-  if (!words.has_value()) {
-    return false;
-  }
-  std::replace(words->begin(), words->end(), '\0', ' ');
-  return words->starts_with(place().program() + " keeper");
+  const std::string process = "/proc/" + std::to_string(pid);
+  std::error_code failed;
+  auto words = read_text(process + "/cmdline");
+  return fs::read_symlink(process + "/exe", failed) == place().program() && words.has_value() &&
+         words->find(std::string("\0keeper\0", 8)) != std::string::npos;
 }
 
 template <typename Visit>
@@ -43,15 +41,8 @@ Leftovers Leftovers::snapshot() {
   }
   std::error_code ignored;
   for (As as : {As::kRoot, As::kUser}) {
-    const std::string label = place().label(as);
-    for (const std::string& mount : group_mounts()) {
-      if (!label.empty()) {
-        walk(mount + "/carrel-" + label, [&](const fs::directory_entry& entry) {
-          if (entry.is_directory(ignored)) {
-            result.found_.insert("group " + entry.path().string());
-          }
-        });
-      }
+    for (const std::string& group : groups_of(place().label(as))) {
+      result.found_.insert("group " + group);
     }
     walk(place().home(as) + "/run", [&](const fs::directory_entry& entry) {
       // The directories right below are part of the home; what is in them is somebody's.

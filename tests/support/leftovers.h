@@ -8,8 +8,8 @@
 namespace carrel::test {
 
 // What a sandbox could leave on the host, of the place of this test: processes below the test,
-// control groups of the two installations (not their home `carrel-LABEL` itself), files in
-// CARREL_HOME/run and TMPDIR, mounts. The keeper of an installation is no leftover.
+// control groups of the two installations, files in CARREL_HOME/run and TMPDIR, mounts. The keeper
+// of an installation is no leftover.
 class Leftovers {
  public:
   static Leftovers snapshot();

@@ -103,27 +103,6 @@ std::string binary() {
   return path;
 }
 
-void remove_groups(const std::string& label) {
-  if (label.empty()) {
-    return;
-  }
-  for (const std::string& mount : group_mounts()) {
-    const std::string home = mount + "/carrel-" + label;
-    std::error_code ignored;
-    std::vector<std::string> below;
-    for (auto it = fs::recursive_directory_iterator(home, ignored);
-         !ignored && it != fs::recursive_directory_iterator(); it.increment(ignored)) {
-      if (it->is_directory(ignored)) {
-        below.push_back(it->path());
-      }
-    }
-    for (auto path = below.rbegin(); path != below.rend(); ++path) {
-      ::rmdir(path->c_str());
-    }
-    ::rmdir(home.c_str());
-  }
-}
-
 void end_descendants() {
   eventually(std::chrono::seconds(5), [] {
     bool none = true;

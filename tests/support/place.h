@@ -35,7 +35,6 @@ class Place {
                               const Options& options = {}) const;
   // Gives the file or directory to that user.
   void give(const std::string& path, As as) const;
-  // Control groups below this one are removed at the end, too; see given_groups.h.
   [[nodiscard]] static uid_t user_id();
 
  private:

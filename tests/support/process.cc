@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ostream>
 
 namespace carrel::test {
 
@@ -63,6 +64,8 @@ bool read_into(int fd, std::string& text) {
 }  // namespace
 
 std::string name_of(As as) { return as == As::kRoot ? "root" : "user"; }
+
+void PrintTo(As as, std::ostream* out) { *out << name_of(as); }
 
 Process::Process(const Launch& launch) : started_(Clock::now()) {
   std::vector<std::string> words = {launch.program};

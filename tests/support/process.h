@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ namespace carrel::test {
 enum class As { kRoot, kUser };
 
 std::string name_of(As as);
+void PrintTo(As as, std::ostream* out);  // for GoogleTest
 
 struct Options {
   std::string input = {};                     // the standard input, closed after it

@@ -13,12 +13,14 @@ enum class CheckStatus { kOk, kMissing, kWarning };
 std::string_view status_name(CheckStatus status);
 
 // One line of the doctor's report. `detail` says what it means here; `fix` is the one thing to
-// change, empty when nothing has to be.
+// change, empty when nothing has to be, and for what was not tried because something before it is
+// missing.
 struct Check {
   std::string name;
   CheckStatus status = CheckStatus::kOk;
   std::string detail;
   std::string fix;
+  bool tried = true;
 };
 
 struct Diagnosis {

@@ -88,22 +88,23 @@ enum class Container { kNone, kDocker, kPodman, kKubernetes, kOther };
 // What surrounds this process.
 struct Surroundings {
   std::uint32_t uid = 0;
-  std::string user;               // empty: unknown
-  std::string kernel;             // its release
+  std::string user;    // empty: unknown
+  std::string kernel;  // its release
   Container container = Container::kNone;
-  bool under_seccomp = false;     // a filter was loaded before this program started
-  std::string apparmor_profile;   // empty: none, or unconfined
+  bool under_seccomp = false;    // a filter was loaded before this program started
+  std::string apparmor_profile;  // empty: none, or unconfined
   std::uint64_t bounding_capabilities = ~0ULL;
   std::uint64_t capabilities = 0;
-  bool has_sandbox_ids = true;    // whether the ids of root's sandboxes exist in its namespace
-  bool root_is_ramfs = false;     // the root file system is the kernel's initial one
+  bool dumpable = true;         // not if the program's file cannot be read
+  bool has_sandbox_ids = true;  // whether the ids of root's sandboxes exist in its namespace
+  bool root_is_ramfs = false;   // the root file system is the kernel's initial one
   bool in_chroot = false;
   bool proc_mounted = true;
   std::vector<std::string> proc_covers;  // what is mounted over parts of /proc
   bool systemd = false;
-  bool in_user_manager = false;          // runs below user@UID.service
+  bool in_user_manager = false;  // runs below user@UID.service
   bool lingers = false;
-  bool logind_kills = false;             // KillUserProcesses=yes
+  bool logind_kills = false;  // KillUserProcesses=yes
 };
 
 // How the limit of one resource was found.
@@ -117,6 +118,7 @@ struct LimitFacts {
 };
 
 struct GroupFacts {
+  bool tried = false;
   LimitFacts memory;
   LimitFacts cpu;
   LimitFacts pids;

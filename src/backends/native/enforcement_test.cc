@@ -50,9 +50,9 @@ TEST(Enforcement, EveryProtectionHasOneRow) {
       EXPECT_TRUE(names.insert(row.name).second) << row.name << " is there twice";
       EXPECT_FALSE(row.by.empty()) << row.name;
     }
-    for (const char* name : {"isolation", "namespaces", "user", "capabilities", "no_new_privileges",
-                             "seccomp", "landlock", "root", "network", "memory", "cpu", "pids",
-                             "disk", "tmp"}) {
+    for (const char* name :
+         {"isolation", "namespaces", "user", "capabilities", "no_new_privileges", "seccomp",
+          "landlock", "root", "network", "memory", "cpu", "pids", "disk", "tmp"}) {
       EXPECT_TRUE(names.contains(name)) << name;
     }
   }

@@ -34,7 +34,6 @@ constexpr std::uint32_t kFirstRange = 0x70000000;
 constexpr std::uint32_t kRangeSize = 0x10000;
 constexpr std::uint32_t kRanges = 4096;
 
-constexpr std::uint32_t kInnerId = 1000;
 constexpr std::uint64_t kLargestFile = 1ULL << 40;
 
 std::string pack(const std::vector<std::string>& strings) {
@@ -88,10 +87,13 @@ std::uint64_t cpu_mask(std::uint32_t cpu_millis) {
 Status write_maps(pid_t pid, std::optional<std::uint32_t> range) {
   const std::string process = "/proc/" + std::to_string(pid);
   CARREL_ASSIGN(UniqueFd directory, open_at(AT_FDCWD, process, O_PATH | O_DIRECTORY));
-  std::string uid = "0 " + std::to_string(::geteuid()) + " 1";
-  std::string gid = "0 " + std::to_string(::getegid()) + " 1";
+  // CRITICAL: id 0 stays unmapped. /proc shows an undumpable process as owned by the root of its
+  // namespace; if that were the workload's own id, the guest's files there would be the workload's.
+  const std::string inner = std::to_string(kInnerId) + " ";
+  std::string uid = inner + std::to_string(::geteuid()) + " 1";
+  std::string gid = inner + std::to_string(::getegid()) + " 1";
   if (range.has_value()) {
-    uid = gid = "0 " + std::to_string(kFirstRange + *range * kRangeSize) + " 1";
+    uid = gid = inner + std::to_string(kFirstRange + *range * kRangeSize) + " 1";
   } else {
     CARREL_TRY(write_value_at(directory.get(), "setgroups", "deny"));
   }
@@ -125,11 +127,39 @@ Status send_boot(int socket, std::string_view payload, const std::vector<int>& d
   return write_all(socket, payload);
 }
 
-Error child_error(int report, const char* fallback) {
-  ChildFailure failure{};
-  if (::read(report, &failure, sizeof failure) != static_cast<ssize_t>(sizeof failure)) {
-    return Error{Code::kSystem, 0, std::string("Failed to create sandbox: ") + fallback, {}};
+Error clone_error(int reason) {
+  std::string hint = "run 'carrel doctor'";
+  if (reason == EPERM || reason == EACCES) {
+    hint = "this host does not let you make user namespaces: run 'carrel doctor'";
+  } else if (reason == ENOSPC || reason == EUSERS) {
+    hint = "a limit of /proc/sys/user/max_*_namespaces is reached: run 'carrel doctor'";
   }
+  return Error{Code::kUnsupported, reason, "Failed to create sandbox: cannot make its namespaces",
+               hint};
+}
+
+// "Go" for the child: its ids are mapped, and this is the program that it becomes.
+Status send_image(int socket, int image) {
+  char byte = 'g';
+  iovec data{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  auto* header = reinterpret_cast<cmsghdr*>(control.data());
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &image, sizeof image);
+  if (::sendmsg(socket, &message, MSG_NOSIGNAL) != 1) {
+    return system_error("start the sandbox's first process");
+  }
+  return {};
+}
+
+Error child_error(const ChildFailure& failure) {
   const char* step = "execute the guest";
   switch (failure.step) {
     case ChildStep::kJoin:
@@ -148,36 +178,30 @@ Error child_error(int report, const char* fallback) {
                std::string("Failed to create sandbox: cannot ") + step, "run 'carrel doctor'"};
 }
 
-Error clone_error(int reason) {
-  std::string hint = "run 'carrel doctor'";
-  if (reason == EPERM || reason == EACCES) {
-    hint = "this host does not let you make user namespaces: run 'carrel doctor'";
-  } else if (reason == ENOSPC || reason == EUSERS) {
-    hint = "a limit of /proc/sys/user/max_*_namespaces is reached: run 'carrel doctor'";
-  }
-  return Error{Code::kUnsupported, reason, "Failed to create sandbox: cannot make its namespaces",
-               hint};
-}
-
 void end(pid_t pid, const UniqueFd& pidfd) {
   ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
   ::waitpid(pid, nullptr, 0);
 }
 
-// Everything that is decided before the sandbox's first process exists.
+// What is decided for a sandbox before its guest runs.
 struct Prepared {
-  std::string boot;
   SandboxGroups groups;
   std::optional<std::uint32_t> id_range;
-  UniqueFd image;
   EnforcementFacts facts;
 };
 
+const kernel::SeccompProgram& workload_filter() {
+  static const kernel::SeccompProgram program = kernel::compile(policy::workload_syscalls());
+  return program;
+}
+
+const kernel::SeccompProgram& guest_filter() {
+  static const kernel::SeccompProgram program = kernel::compile(policy::guest_syscalls());
+  return program;
+}
+
 std::string encode_boot(const LaunchRequest& request, const MountPlan& plan,
                         const Prepared& prepared) {
-  static const kernel::SeccompProgram guest_filter = kernel::compile(policy::guest_syscalls());
-  static const kernel::SeccompProgram workload_filter =
-      kernel::compile(policy::workload_syscalls());
   const policy::Spec& spec = request.spec;
   protocol::Boot boot;
   boot.id = request.id;
@@ -208,8 +232,11 @@ std::string encode_boot(const LaunchRequest& request, const MountPlan& plan,
   const std::string writable = pack(plan.writable);
   boot.writable = {static_cast<std::uint32_t>(plan.writable.size()), writable};
   boot.plan = plan.steps;
-  boot.guest_filter = bytes_of(guest_filter);
-  boot.workload_filter = bytes_of(workload_filter);
+  boot.workload_filter = bytes_of(workload_filter());
+  // The guest of a one-shot sandbox needs no more than its command: the stricter filter is loaded
+  // once, and both are under it.
+  boot.guest_filter = request.lifetime == Lifetime::kOneShot ? boot.workload_filter
+                                                             : bytes_of(guest_filter());
   std::string payload(plan.steps.size() + environment.size() + writable.size() +
                           boot.guest_filter.size() + boot.workload_filter.size() + 8192,
                       '\0');
@@ -219,8 +246,8 @@ std::string encode_boot(const LaunchRequest& request, const MountPlan& plan,
   return payload;
 }
 
-Result<Prepared> prepare(storage::Home& home, const HostSetup& host,
-                         const LaunchRequest& request) {
+// What has to be there when the first process is born.
+Result<Prepared> prepare(const HostSetup& host, const LaunchRequest& request) {
   Prepared prepared;
   prepared.facts.landlock_abi = host.landlock_abi;
   prepared.facts.root = ::geteuid() == 0;
@@ -232,19 +259,20 @@ Result<Prepared> prepare(storage::Home& home, const HostSetup& host,
                 make_groups(host.cgroups, request.id, request.spec.limits, request.lifetime));
   prepared.facts.cgroup = prepared.groups.enforced;
   CARREL_TRY(check_required(request.spec, prepared.facts));
+  return prepared;
+}
+
+// What the guest reads first; it is made while the first process becomes the guest.
+Result<std::string> make_boot(const HostSetup& host, const LaunchRequest& request,
+                              const Prepared& prepared) {
   Identity identity;
   identity.uid = kInnerId;
   identity.gid = kInnerId;
   identity.machine_id = storage::random_hex(32);
   identity.cpus = std::min(host.cpus, (request.spec.limits.cpu_millis + 999) / 1000);
-  CARREL_ASSIGN(MountPlan plan, plan_mounts(request.spec, host.tree, identity, request.lifetime));
-  prepared.boot = encode_boot(request, plan, prepared);
-  CARREL_ASSIGN(prepared.image, guest::open_image());
-  if (prepared.facts.root) {
-    CARREL_ASSIGN(std::uint32_t range, home.claim_ids(request.id, kRanges));
-    prepared.id_range = range;
-  }
-  return prepared;
+  CARREL_ASSIGN(MountPlan plan,
+                plan_mounts(request.spec, look_at_host(), identity, request.lifetime));
+  return encode_boot(request, plan, prepared);
 }
 
 }  // namespace
@@ -257,33 +285,30 @@ Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& s
     options.parent = spec.cgroup_parent;
   }
   CARREL_ASSIGN(host.cgroups, kernel::detect_cgroups(options));
-  host.tree = look_at_host();
   long abi = ::syscall(kernel::uapi::kLandlockCreateRuleset, nullptr, 0,
                        kernel::uapi::kLandlockQueryVersion);
   host.landlock_abi = abi > 0 ? static_cast<int>(abi) : 0;
-  host.cpus = static_cast<std::uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  cpu_set_t usable;  // asked of the scheduler: sysconf() would read a file
+  if (::sched_getaffinity(0, sizeof usable, &usable) == 0) {
+    host.cpus = static_cast<std::uint32_t>(std::max(1, CPU_COUNT(&usable)));
+  } else {  // more than 1024 processors
+    host.cpus = static_cast<std::uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  }
   return host;
 }
 
 Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchRequest request) {
-  auto made = prepare(home, host, request);
-  if (!made.ok()) {
-    home.release_ids_of(request.id);
-    return made.error();
-  }
-  Prepared& prepared = made.value();
-
+  CARREL_ASSIGN(Prepared prepared, prepare(host, request));
   std::array<int, 2> stream{};
-  std::array<int, 2> go{};
   std::array<int, 2> report{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, stream.data()) != 0 ||
-      ::pipe2(go.data(), O_CLOEXEC) != 0 || ::pipe2(report.data(), O_CLOEXEC) != 0) {
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, stream.data()) != 0) {
     return system_error("make the sandbox's stream");
   }
   UniqueFd host_end(stream[0]);
   UniqueFd guest_end(stream[1]);
-  UniqueFd go_read(go[0]);
-  UniqueFd go_write(go[1]);
+  if (::pipe2(report.data(), O_CLOEXEC) != 0) {
+    return system_error("make the sandbox's stream");
+  }
   UniqueFd report_read(report[0]);
   UniqueFd report_write(report[1]);
 
@@ -293,19 +318,17 @@ Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchReques
   }
   ChildPlan plan;
   plan.join = join;
-  plan.go = go_read.get();
   plan.control = guest_end.get();
-  plan.image = prepared.image.get();
   plan.report = report_write.get();
   plan.drop_groups = prepared.facts.root;
   CloneRequest clone;
-  clone.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
-                CLONE_NEWUTS | CLONE_CLEAR_SIGHAND;
+  clone.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
+                CLONE_CLEAR_SIGHAND;
   clone.cgroup = prepared.groups.clone_into;
+  ChildStack stack;
   int raw_pidfd = -1;
-  pid_t pid = clone_guest(clone, plan, &raw_pidfd);
+  pid_t pid = clone_guest(clone, plan, stack, &raw_pidfd);
   if (pid < 0) {
-    home.release_ids_of(request.id);
     return clone_error(-pid);
   }
   Launched launched;
@@ -314,13 +337,15 @@ Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchReques
   launched.pidfd.reset(raw_pidfd);
   guest_end.reset();
   report_write.reset();
-  go_read.reset();
 
   auto start = [&]() -> Status {
-    CARREL_TRY(write_maps(pid, prepared.id_range));
-    if (::write(go_write.get(), "g", 1) != 1) {
-      return child_error(report_read.get(), "its first process ended at once");
+    if (prepared.facts.root) {
+      CARREL_ASSIGN(prepared.id_range, home.claim_ids(request.id, kRanges));
     }
+    CARREL_TRY(write_maps(pid, prepared.id_range));
+    CARREL_ASSIGN(UniqueFd image, guest::open_image());
+    CARREL_TRY(send_image(host_end.get(), image.get()));
+    CARREL_ASSIGN(std::string boot, make_boot(host, request, prepared));
     std::vector<int> descriptors;
     if (request.listener.valid()) {
       descriptors.push_back(request.listener.get());
@@ -328,18 +353,32 @@ Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchReques
     for (const UniqueFd& fd : prepared.groups.work_join) {
       descriptors.push_back(fd.get());
     }
-    return send_boot(host_end.get(), prepared.boot, descriptors);
+    return send_boot(host_end.get(), boot, descriptors);
   };
   Status started = start();
   if (!started.ok()) {
-    Error error = started.error();
-    pollfd wait{report_read.get(), POLLIN, 0};
-    if (::poll(&wait, 1, 0) == 1 && (wait.revents & POLLIN) != 0) {
-      error = child_error(report_read.get(), "its first process ended");
-    }
+    host_end.reset();  // a child that still waits gives up
+  }
+  // The pipe ends when the child executes the guest, and tells why it cannot. Until then the child
+  // uses this function's memory.
+  constexpr int kExecuteMs = 10'000;
+  pollfd executed{report_read.get(), POLLIN, 0};
+  if (::poll(&executed, 1, kExecuteMs) == 0) {  // somebody on the host stopped it
+    ::syscall(SYS_pidfd_send_signal, launched.pidfd.get(), SIGKILL, nullptr, 0);
+    started = Error{Code::kTimeout, 0, "Failed to create sandbox: its first process hangs", {}};
+  }
+  ChildFailure failure{};
+  ssize_t told;
+  do {
+    told = ::read(report_read.get(), &failure, sizeof failure);
+  } while (told < 0 && errno == EINTR);
+  if (told == static_cast<ssize_t>(sizeof failure)) {
+    started = child_error(failure);
+  }
+  if (!started.ok()) {
     end(pid, launched.pidfd);
     home.release_ids_of(request.id);
-    return error;
+    return started.error();
   }
   launched.stream = sandbox::GuestStream(std::move(host_end));
   launched.groups = std::move(prepared.groups);

@@ -43,9 +43,8 @@ struct LaunchRequest {
 // The host as far as sandboxes depend on it; looked at once for many launches.
 struct HostSetup {
   kernel::CgroupLayout cgroups;
-  HostTree tree;
   int landlock_abi = 0;
-  std::uint32_t cpus = 1;
+  std::uint32_t cpus = 1;  // that this process may use
 };
 Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& spec);
 

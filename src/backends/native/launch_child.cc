@@ -1,14 +1,15 @@
 #include "backends/native/launch_child.h"
 
 #include <fcntl.h>
-#include <grp.h>
+#include <linux/capability.h>
 #include <linux/sched.h>
 #include <sched.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
+#include <type_traits>
 
 namespace carrel::native {
 
@@ -17,84 +18,230 @@ namespace {
 constexpr int kControlFd = 3;
 constexpr int kImageFd = 4;
 
-[[noreturn]] void fail(int report, ChildStep step) {
-  ChildFailure failure{step, errno};
+template <typename Value>
+long word(Value value) {
+  if constexpr (std::is_pointer_v<Value>) {
+    return reinterpret_cast<long>(value);
+  } else {
+    return static_cast<long>(value);
+  }
+}
+
+// A system call without the C library, whose errno belongs to the parent's thread: a value or a
+// negative errno.
+template <typename A, typename B = long, typename C = long, typename D = long, typename E = long>
+long call(long number, A first, B second = 0, C third = 0, D fourth = 0, E fifth = 0) {
+#if defined(__x86_64__)
+  register long r10 asm("r10") = word(fourth);
+  register long r8 asm("r8") = word(fifth);
+  long result = number;
+  asm volatile("syscall"
+               : "+a"(result)
+               : "D"(word(first)), "S"(word(second)), "d"(word(third)), "r"(r10), "r"(r8)
+               : "rcx", "r11", "memory");
+  return result;
+#elif defined(__aarch64__)
+  register long x8 asm("x8") = number;
+  register long x0 asm("x0") = word(first);
+  register long x1 asm("x1") = word(second);
+  register long x2 asm("x2") = word(third);
+  register long x3 asm("x3") = word(fourth);
+  register long x4 asm("x4") = word(fifth);
+  asm volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4) : "memory");
+  return x0;
+#else
+#error "the native sandbox knows x86-64 and aarch64"
+#endif
+}
+
+// clone3 into another stack: only the parent comes back from it.
+long clone_onto(struct clone_args& arguments, void (*run)(const ChildPlan*),
+                const ChildPlan* plan) {
+#if defined(__x86_64__)
+  register void (*r8)(const ChildPlan*) asm("r8") = run;
+  register const ChildPlan* r9 asm("r9") = plan;
+  long result = SYS_clone3;
+  asm volatile(
+      "syscall\n\t"
+      "test %%rax, %%rax\n\t"
+      "jnz 1f\n\t"
+      "xor %%ebp, %%ebp\n\t"
+      "mov %%r9, %%rdi\n\t"
+      "call *%%r8\n\t"
+      "ud2\n"
+      "1:"
+      : "+a"(result)
+      : "D"(&arguments), "S"(sizeof arguments), "r"(r8), "r"(r9)
+      : "rcx", "r11", "memory");
+  return result;
+#else
+  register long x8 asm("x8") = SYS_clone3;
+  register long x0 asm("x0") = word(&arguments);
+  register long x1 asm("x1") = word(sizeof arguments);
+  register void (*x9)(const ChildPlan*) asm("x9") = run;
+  register const ChildPlan* x10 asm("x10") = plan;
+  asm volatile(
+      "svc #0\n\t"
+      "cbnz x0, 1f\n\t"
+      "mov x29, xzr\n\t"
+      "mov x0, x10\n\t"
+      "blr x9\n\t"
+      "brk #1\n"
+      "1:"
+      : "+r"(x0)
+      : "r"(x8), "r"(x1), "r"(x9), "r"(x10)
+      : "memory", "x30");
+  return x0;
+#endif
+}
+
+[[noreturn]] void leave(int status) {
+  for (;;) {
+    call(SYS_exit_group, status);
+  }
+}
+
+[[noreturn]] void fail(int report, ChildStep step, long result) {
+  ChildFailure failure{step, static_cast<int>(-result)};
   // The parent reads it or is gone; there is nothing else to do with it.
-  if (::write(report, &failure, sizeof failure) < 0) {
-    ::_exit(2);
-  }
-  ::_exit(1);
+  call(SYS_write, report, &failure, sizeof failure);
+  leave(1);
 }
 
-bool become_inner_root(const ChildPlan& plan) {
-  // CRITICAL: a child of the real root still is the real root until it takes an id that its user
-  // namespace maps. Raw calls: glibc's would signal threads that this copy does not have.
-  if (::syscall(SYS_setresgid, 0, 0, 0) != 0) {
-    return false;
+// Waits until the parent has mapped the ids, and returns the descriptor of the guest program.
+int wait_for_image(int control) {
+  char byte = 0;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) unsigned char space[CMSG_SPACE(sizeof(int))];
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = space;
+  message.msg_controllen = sizeof space;
+  constexpr long kInterrupted = -4;
+  long got;
+  do {
+    got = call(SYS_recvmsg, control, &message, MSG_CMSG_CLOEXEC);
+  } while (got == kInterrupted);
+  const cmsghdr* header = got == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
+    leave(3);
   }
-  if (plan.drop_groups && ::syscall(SYS_setgroups, 0, nullptr) != 0) {
-    return false;
-  }
-  return ::syscall(SYS_setresuid, 0, 0, 0) == 0;
+  int image = -1;
+  __builtin_memcpy(&image, CMSG_DATA(header), sizeof image);
+  return image;
 }
 
-[[noreturn]] void run_child(const ChildPlan& plan) {
-  for (int fd : plan.join) {
-    if (::write(fd, "0", 1) != 1) {
-      fail(plan.report, ChildStep::kJoin);
+// The guest is not root in its namespace, so it keeps its capabilities across exec only as ambient
+// ones. It gives them up when the room is built.
+long keep_capabilities() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[2] = {};
+  long result = call(SYS_capget, &header, &sets[0]);
+  for (__user_cap_data_struct& set : sets) {
+    set.inheritable = set.permitted;
+  }
+  result = result != 0 ? result : call(SYS_capset, &header, &sets[0]);
+  for (long capability = 0; result == 0 && capability < 64; ++capability) {
+    const unsigned held = sets[capability / 32].permitted >> (capability % 32) & 1U;
+    if (held != 0) {
+      result = call(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability);
     }
   }
+  return result;
+}
+
+long take_identity(const ChildPlan& plan) {
+  // CRITICAL: a child of the real root still is the real root until it takes an id that its user
+  // namespace maps.
+  long result = call(SYS_setresgid, kInnerId, kInnerId, kInnerId);
+  if (result == 0 && plan.drop_groups) {
+    result = call(SYS_setgroups, 0, 0);
+  }
+  if (result == 0) {
+    result = call(SYS_setresuid, kInnerId, kInnerId, kInnerId);
+  }
+  return result != 0 ? result : keep_capabilities();
+}
+
+// CRITICAL: what the parent holds has to end with the parent, and this process has a copy of it all:
+// of the parent's end of the stream, whose closing tells it to give up, and of the locks by which
+// others know that the parent lives.
+void close_others(int one, int other) {
+  const int first = one < other ? one : other;
+  const int second = one < other ? other : one;
+  constexpr int kFirst = 3;
+  if (first > kFirst) {
+    call(SYS_close_range, kFirst, first - 1, 0);
+  }
+  if (second > first + 1) {
+    call(SYS_close_range, first + 1, second - 1, 0);
+  }
+  call(SYS_close_range, second + 1, ~0U, 0);
+}
+
+void run_child(const ChildPlan* given) {
+  const ChildPlan& plan = *given;
+  for (int fd : plan.join) {
+    if (long result = call(SYS_write, fd, "0", 1); result != 1) {
+      fail(plan.report, ChildStep::kJoin, result);
+    }
+  }
+  close_others(plan.control, plan.report);
   // The namespace of control groups is made here and not by clone: its root is the group that the
   // process is in at that moment.
-  if (::unshare(CLONE_NEWCGROUP) != 0) {
-    fail(plan.report, ChildStep::kJoin);
+  if (long result = call(SYS_unshare, CLONE_NEWCGROUP); result != 0) {
+    fail(plan.report, ChildStep::kJoin, result);
   }
-  char byte = 0;
-  if (::read(plan.go, &byte, 1) != 1) {
-    ::_exit(3);
+  int passed = wait_for_image(plan.control);
+  if (long result = take_identity(plan); result != 0) {
+    fail(plan.report, ChildStep::kIdentity, result);
   }
-  if (!become_inner_root(plan)) {
-    fail(plan.report, ChildStep::kIdentity);
-  }
-  int report = ::fcntl(plan.report, F_DUPFD_CLOEXEC, 5);
-  int image = ::fcntl(plan.image, F_DUPFD_CLOEXEC, 5);
-  if (report < 0 || image < 0 || ::dup2(plan.control, kControlFd) < 0 ||
-      ::dup3(image, kImageFd, O_CLOEXEC) < 0) {
-    fail(plan.report, ChildStep::kDescriptors);
-  }
+  auto check = [&](long result) {
+    if (result < 0) {
+      fail(plan.report, ChildStep::kDescriptors, result);
+    }
+    return static_cast<int>(result);
+  };
+  constexpr int kFirstFree = kImageFd + 1;
+  // Out of the way of the fixed numbers first.
+  int report = check(call(SYS_fcntl, plan.report, F_DUPFD_CLOEXEC, kFirstFree));
+  int image = check(call(SYS_fcntl, passed, F_DUPFD_CLOEXEC, kFirstFree));
+  int control = check(call(SYS_fcntl, plan.control, F_DUPFD_CLOEXEC, kFirstFree));
   // Standard streams would be a way out of the sandbox: the guest gets /dev/null.
-  int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (null < 0 || ::dup2(null, 0) < 0 || ::dup2(null, 1) < 0 || ::dup2(null, 2) < 0) {
-    fail(report, ChildStep::kDescriptors);
+  int opened = check(call(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC));
+  int null = check(call(SYS_fcntl, opened, F_DUPFD_CLOEXEC, kFirstFree));
+  for (int stream : {0, 1, 2}) {
+    check(call(SYS_dup3, null, stream, 0));
   }
+  check(call(SYS_dup3, control, kControlFd, 0));
+  check(call(SYS_dup3, image, kImageFd, O_CLOEXEC));
   // CRITICAL: no descriptor of the host's stays open in the guest, whoever left it inheritable.
   constexpr unsigned kCloseOnExec = 1U << 2;
-  if (::syscall(SYS_close_range, kImageFd + 1, ~0U, kCloseOnExec) != 0) {
-    fail(report, ChildStep::kDescriptors);
-  }
-  static char name[] = "carrel-guest";
-  char* arguments[] = {name, nullptr};
-  char* environment[] = {nullptr};
-  ::syscall(SYS_execveat, kImageFd, "", arguments, environment, AT_EMPTY_PATH);
-  fail(report, ChildStep::kExecute);
+  check(call(SYS_close_range, kFirstFree, ~0U, kCloseOnExec));
+  // CRITICAL: the network is still the host's; with this word the guest makes its own before it
+  // runs anything.
+  const char* arguments[] = {"carrel-guest", "make-network", nullptr};
+  const char* environment[] = {nullptr};
+  long result = call(SYS_execveat, kImageFd, "", &arguments[0], &environment[0], AT_EMPTY_PATH);
+  fail(report, ChildStep::kExecute, result);
 }
 
 }  // namespace
 
-pid_t clone_guest(const CloneRequest& request, const ChildPlan& plan, int* pidfd) {
+pid_t clone_guest(const CloneRequest& request, const ChildPlan& plan, ChildStack& stack,
+                  int* pidfd) {
   struct clone_args arguments {};
-  arguments.flags = request.flags | CLONE_PIDFD;
+  arguments.flags = request.flags | CLONE_PIDFD | CLONE_VM;
   arguments.pidfd = reinterpret_cast<unsigned long long>(pidfd);
   arguments.exit_signal = SIGCHLD;
+  arguments.stack = reinterpret_cast<unsigned long long>(&stack.bytes[0]);
+  arguments.stack_size = sizeof stack.bytes;
   if (request.cgroup >= 0) {
     arguments.flags |= CLONE_INTO_CGROUP;
     arguments.cgroup = static_cast<unsigned long long>(request.cgroup);
   }
-  long pid = ::syscall(SYS_clone3, &arguments, sizeof arguments);
-  if (pid == 0) {
-    run_child(plan);
-  }
-  return pid < 0 ? -errno : static_cast<pid_t>(pid);
+  return static_cast<pid_t>(clone_onto(arguments, run_child, &plan));
 }
 
 }  // namespace carrel::native

@@ -23,19 +23,20 @@ constexpr std::uint8_t kUpperSlot = 2;  // what is written to a writable root
 constexpr std::uint8_t kGuestSlot = 3;  // the shells' pipes
 constexpr std::uint64_t kGuestTmpfsBytes = 16U << 20;
 
-// What a program can read in /proc beyond its own processes and that tells about the host. These are
-// hidden in every sandbox.
+// What a program can read in /proc beyond its own processes and that tells about the host. These
+// are hidden in every sandbox.
 constexpr std::array kHiddenFiles = {
-    "kcore",    "keys",      "key-users", "kallsyms",   "sysrq-trigger", "timer_list",
-    "modules",  "interrupts", "softirqs", "sched_debug", "schedstat",    "timer_stats",
-    "vmstat",   "zoneinfo",  "buddyinfo", "diskstats",  "partitions",    "swaps",
-    "config.gz", "mtrr",     "latency_stats"};
-// The kernel opens these to the host's root only, and there is nobody with its id in a sandbox. They
-// are hidden where that is not so; every mount that is not needed makes the sandbox start sooner.
-constexpr std::array kPrivateFiles = {"kmsg",     "kpagecount",  "kpageflags", "kpagecgroup", "iomem",
-                                      "ioports",  "slabinfo",    "vmallocinfo", "pagetypeinfo"};
+    "kcore",     "keys",       "key-users", "kallsyms",    "sysrq-trigger", "timer_list",
+    "modules",   "interrupts", "softirqs",  "sched_debug", "schedstat",     "timer_stats",
+    "vmstat",    "zoneinfo",   "buddyinfo", "diskstats",   "partitions",    "swaps",
+    "config.gz", "mtrr",       "latency_stats"};
+// The kernel opens these to the host's root only, and there is nobody with its id in a sandbox.
+// They are hidden where that is not so; every mount less makes the sandbox start sooner.
+constexpr std::array kPrivateFiles = {"kmsg",  "kpagecount", "kpageflags", "kpagecgroup",
+                                      "iomem", "ioports",    "slabinfo",   "vmallocinfo",
+                                      "pagetypeinfo"};
 constexpr std::array kHiddenDirectories = {"acpi", "asound", "scsi", "bus",
-                                           "fs",   "irq",    "driver", "dynamic_debug"};
+                                           "fs",   "irq",    "driver", "dynamic_debug", "pressure"};
 
 // Writes steps one after the other.
 class Plan {

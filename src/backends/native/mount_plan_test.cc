@@ -29,14 +29,12 @@ struct Step {
   [[nodiscard]] bool has(std::uint32_t flag) const { return (fields.flags & flag) != 0; }
   // Whether `source` is a path on the host.
   [[nodiscard]] bool names_the_host() const {
-    return kind() == StepKind::kBind || kind() == StepKind::kDevice ||
-           kind() == StepKind::kOverlay;
+    return kind() == StepKind::kBind || kind() == StepKind::kDevice || kind() == StepKind::kOverlay;
   }
 };
 
 std::vector<Step> decode(const std::string& plan) {
-  protocol::Reader reader(
-      {reinterpret_cast<const unsigned char*>(plan.data()), plan.size()});
+  protocol::Reader reader({reinterpret_cast<const unsigned char*>(plan.data()), plan.size()});
   std::vector<Step> steps;
   protocol::MountStep step;
   while (protocol::parse_step(reader, step)) {
@@ -129,7 +127,7 @@ TEST(MountPlan, NoStepNamesAHostPathOutsideTheImage) {
   each_plan([&](const policy::Spec& spec, const std::vector<Step>& steps) {
     std::set<std::string> image = {"/srv/image"};
     if (spec.image == "host") {
-      image = {"/usr", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives",
+      image = {"/usr",          "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives",
                "/etc/ssl/certs"};
     }
     for (const Step& step : steps) {
@@ -154,13 +152,21 @@ TEST(MountPlan, ImageFromADirectoryTakesNothingOfTheHostsOwn) {
 }
 
 TEST(MountPlan, ThisHostGivesOnlyWhatIsDocumented) {
-  const std::set<std::string> documented = {
-      "/usr",   "/bin",    "/sbin",   "/lib",
-      "/lib32", "/lib64",  "/libx32", "/etc/alternatives",
-      "/etc/ssl/certs",    "/etc/ld.so.cache",
-      "/etc/ssl/openssl.cnf",         "/etc/localtime",
-      "/etc/mime.types",   "/etc/services",
-      "/etc/protocols"};
+  const std::set<std::string> documented = {"/usr",
+                                            "/bin",
+                                            "/sbin",
+                                            "/lib",
+                                            "/lib32",
+                                            "/lib64",
+                                            "/libx32",
+                                            "/etc/alternatives",
+                                            "/etc/ssl/certs",
+                                            "/etc/ld.so.cache",
+                                            "/etc/ssl/openssl.cnf",
+                                            "/etc/localtime",
+                                            "/etc/mime.types",
+                                            "/etc/services",
+                                            "/etc/protocols"};
   const HostTree host = look_at_host();
   bool has_programs = false;
   for (const Step& step : steps_of({}, Lifetime::kOneShot, host)) {
@@ -199,9 +205,9 @@ TEST(MountPlan, StepsFitTheGuestsTables) {
       }
     }
     for (const Step& step : steps) {
-      const bool uses_slot =
-          step.kind() == StepKind::kSubdirectory || step.kind() == StepKind::kAttach ||
-          step.kind() == StepKind::kOverlay || step.kind() == StepKind::kReplace;
+      const bool uses_slot = step.kind() == StepKind::kSubdirectory ||
+                             step.kind() == StepKind::kAttach ||
+                             step.kind() == StepKind::kOverlay || step.kind() == StepKind::kReplace;
       EXPECT_TRUE(!uses_slot || slots.contains(step.fields.slot)) << step.path;
     }
   });
@@ -267,9 +273,9 @@ TEST(MountPlan, WritableRootIsAThrowAwayOverlayOfEveryPart) {
 }
 
 TEST(MountPlan, StagingDirectoryIsNeverAboveTheImage) {
-  for (const char* image : {"/srv/image", "/sys/image", "/sys", "/tmp/image", "/tmp", "/tmp/a/b/c",
-                            "/home/user/image", "/run/image", "/var/lib/image", "/mnt", "/system",
-                            "/"}) {
+  for (const char* image :
+       {"/srv/image", "/sys/image", "/sys", "/tmp/image", "/tmp", "/tmp/a/b/c", "/home/user/image",
+        "/run/image", "/var/lib/image", "/mnt", "/system", "/"}) {
     policy::Spec spec;
     spec.image = std::string("dir:") + image;
     const std::string staging = plan_of(spec).staging;

@@ -7,6 +7,8 @@
 #include <csignal>
 
 #include "backends/native/launch.h"
+#include "backends/native/remains.h"
+#include "base/files.h"
 
 namespace carrel::native {
 
@@ -39,28 +41,28 @@ void add_group_facts(const kernel::Cgroup& group, const policy::Limits& limits,
 
 }  // namespace
 
-void sweep(storage::Home& home, const kernel::CgroupLayout& cgroups) {
-  for (storage::Home::Abandoned& mark : home.abandoned()) {
-    if (clean_up(home, cgroups, mark.id).ok()) {
-      home.release_once(mark.id);
-    }
-  }
-}
-
 Result<sandbox::ExecResult> run_once(storage::Home& home, const OneShot& job,
                                      const sandbox::CommandIo& io,
                                      const EnforcementListener& listener) {
   CARREL_ASSIGN(HostSetup host, look_at_setup(home, job.spec));
-  sweep(home, host.cgroups);
   const auto input = io.input >= 0 ? sandbox::Input::kFollows : sandbox::Input::kNone;
   CARREL_ASSIGN(std::string start, sandbox::encode_start(job.command, input));
+  const std::string id = storage::make_id();
   LaunchRequest request;
-  request.id = storage::make_id();
+  request.id = id;
   request.spec = job.spec;
-  CARREL_ASSIGN(UniqueFd mark, home.claim_once(request.id));
+  // Where there is no control group and no range of ids, a crash leaves nothing to clean up.
+  UniqueFd mark;
+  if (::geteuid() == 0 || !host.cgroups.hierarchies().empty()) {
+    CARREL_ASSIGN(mark, home.claim_once(id));
+  }
+  if (!job.spec.cgroup_parent.empty()) {
+    CARREL_TRY(write_all(mark.get(), job.spec.cgroup_parent));  // for whoever cleans up after us
+  }
   auto launched = launch(home, host, std::move(request));
+  sweep_quickly(home);  // while the guest builds its room
   if (!launched.ok()) {
-    home.release_once(request.id);
+    home.release_once(id);
     return launched.error();
   }
   Launched& box = launched.value();
@@ -85,7 +87,7 @@ Result<sandbox::ExecResult> run_once(storage::Home& home, const OneShot& job,
   if (box.id_range.has_value()) {
     home.release_ids(box.id, *box.id_range);
   }
-  home.release_once(box.id);
+  home.release_once(id);
   return result;
 }
 

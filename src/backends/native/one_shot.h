@@ -24,7 +24,4 @@ Result<sandbox::ExecResult> run_once(storage::Home& home, const OneShot& job,
                                      const sandbox::CommandIo& io,
                                      const EnforcementListener& listener);
 
-// Removes what crashed commands of this installation left behind.
-void sweep(storage::Home& home, const kernel::CgroupLayout& cgroups);
-
 }  // namespace carrel::native

@@ -2,15 +2,17 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/file.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
 #include <csignal>
 
+#include "backends/native/keeper_client.h"
 #include "backends/native/launch.h"
+#include "backends/native/strays.h"
 #include "base/files.h"
+#include "policy/spec_json.h"
 #include "sandbox/guest_stream.h"
 #include "storage/events.h"
 #include "storage/state.h"
@@ -18,6 +20,11 @@
 namespace carrel::native {
 
 namespace {
+
+constexpr int kKeptEnded = 1000;   // rows of ended sandboxes in the database
+constexpr int kEndMs = 10'000;     // for a killed first process and everything below it
+constexpr int kOthersMs = 15'000;  // for another `rm` of the same sandbox
+constexpr int kKeeperMs = 500;     // for the keeper, which knows best why a sandbox ended
 
 Result<UniqueFd> open_process(const storage::BoxRecord& record) {
   UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, record.pid, 0)));
@@ -50,64 +57,167 @@ void ask_to_stop(storage::Home& home, const storage::BoxRecord& record, int grac
                     {reinterpret_cast<const char*>(buffer.data()), writer.size()});
 }
 
-}  // namespace
-
-Status bury(storage::Home& home, const std::string& id, const std::string& cgroup_parent,
-            const std::string& reason) {
-  policy::Spec spec;
-  spec.cgroup_parent = cgroup_parent;
-  CARREL_ASSIGN(HostSetup host, look_at_setup(home, spec));
-  CARREL_TRY(clean_up(home, host.cgroups, id));
-  CARREL_TRY(storage::remove_box(home, id));
-  CARREL_ASSIGN(storage::State state, storage::State::open(home));
-  CARREL_ASSIGN(auto row, state.find(id));
-  if (row.has_value() && row->state != "ended") {
-    CARREL_TRY(state.set_ended(id, reason));
-    CARREL_TRY(state.forget_old(1000));
-    storage::add_event(home, storage::stop_event(id, reason));
+Status end_process(const storage::BoxRecord& record, const UniqueFd& process) {
+  if (::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0) != 0 && errno != ESRCH) {
+    return system_error("end sandbox " + record.id);
+  }
+  if (!wait_for_end(process, kEndMs)) {
+    return Error{Code::kTimeout, 0, "sandbox " + record.id + " does not end", {}};
   }
   return {};
 }
 
+// Where the groups of a sandbox are: its record knows, and before there is one, its row.
+std::string parent_of(storage::Home& home, const std::string& id,
+                      const std::optional<storage::SandboxRow>& row) {
+  if (auto record = storage::read_record(home, id); record.ok()) {
+    return record.value().cgroup_parent;
+  }
+  if (row.has_value()) {
+    if (auto spec = policy::spec_from_json(row->spec); spec.ok()) {
+      return spec.value().cgroup_parent;
+    }
+  }
+  return {};
+}
+
+// With the lock of the box held.
+Status bury_held(storage::Home& home, const std::string& id, const std::string& reason) {
+  Status first;
+  auto note = [&](Status status) {
+    if (first.ok() && !status.ok()) {
+      first = std::move(status);
+    }
+  };
+  auto state = storage::State::open(home);
+  std::optional<storage::SandboxRow> row;
+  if (!state.ok()) {
+    note(state.error());
+  } else if (auto found = state.value().find(id); found.ok()) {
+    row = std::move(found.value());
+  } else {
+    note(found.error());
+  }
+  auto groups = find_groups(home, parent_of(home, id, row));
+  if (!groups.ok()) {
+    return groups.error();
+  }
+  // What cannot be ended keeps its box, so that the next sweep finds it.
+  CARREL_TRY(clean_up(home, groups.value(), id));
+  if (row.has_value() && row->state != "ended") {
+    const std::string noted = storage::noted_end(home, id);
+    const std::string& why = noted.empty() ? reason : noted;
+    note(state.value().set_ended(id, why));
+    note(state.value().forget_old(kKeptEnded));
+    storage::add_event(home, storage::stop_event(id, why));
+  }
+  note(storage::remove_box(home, id));
+  return first;
+}
+
+// Leaves the box to the keeper, if there is one and it is at work.
+void wait_for_keeper(storage::Home& home, const std::string& id, int& patience_ms) {
+  constexpr int kStepMs = 5;
+  while (patience_ms > 0 && keeper_is_alive(home) &&
+         ::faccessat(home.boxes(), id.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+    ::usleep(kStepMs * 1000);
+    patience_ms -= kStepMs;
+  }
+}
+
+void sweep_box(storage::Home& home, const std::string& id, int& patience_ms) {
+  auto alive = [&](const Result<storage::BoxRecord>& record) {
+    return record.ok() && storage::is_alive(record.value());
+  };
+  auto record = storage::read_record(home, id);
+  if (alive(record) && storage::noted_end(home, id).empty()) {
+    return;
+  }
+  if (record.ok() && !alive(record)) {
+    wait_for_keeper(home, id, patience_ms);
+  }
+  // Whoever makes, ends or buries a sandbox holds the lock; what was read before it may be old.
+  auto lock = storage::lock_box(home, id, 0);
+  if (!lock.ok()) {
+    return;
+  }
+  record = storage::read_record(home, id);
+  if (alive(record) && storage::noted_end(home, id).empty()) {
+    return;
+  }
+  const std::string reason = record.ok() ? "its first process ended" : "it was never finished";
+  if (!record.ok()) {
+    record = storage::read_draft(home, id);
+  }
+  if (record.ok()) {
+    auto process = open_process(record.value());
+    if (process.ok() && !end_process(record.value(), process.value()).ok()) {
+      return;
+    }
+  }
+  (void)bury_held(home, id, reason);
+}
+
+void sweep_each_box(storage::Home& home, Sweeper who) {
+  int patience_ms = who == Sweeper::kKeeper ? 0 : kKeeperMs;  // for all of them together
+  for (const std::string& id : storage::box_ids(home)) {
+    sweep_box(home, id, patience_ms);
+  }
+}
+
+}  // namespace
+
+Status bury(storage::Home& home, const std::string& id, const std::string& reason,
+            int patience_ms) {
+  auto lock = storage::lock_box(home, id, patience_ms);
+  if (!lock.ok()) {
+    return lock.error().code == Code::kNotFound ? Status{} : Status{lock.error()};
+  }
+  return bury_held(home, id, reason);
+}
+
 Status remove_sandbox(storage::Home& home, const storage::BoxRecord& record, int grace_ms,
                       const std::string& reason) {
-  auto process = open_process(record);
-  if (process.ok()) {
-    // The reason is noted first: whoever sees the process end notes one only if there is none.
-    auto state = storage::State::open(home);
-    if (state.ok()) {
-      CARREL_TRY(state.value().set_ended(record.id, reason));
-      storage::add_event(home, storage::stop_event(record.id, reason));
-    }
+  auto lock = storage::lock_box(home, record.id, kOthersMs);
+  if (!lock.ok()) {
+    return lock.error().code == Code::kNotFound ? Status{} : Status{lock.error()};
+  }
+  if (auto process = open_process(record); process.ok()) {
+    // From here on it ends, whoever does it. A full disk is no reason to let it live.
+    (void)storage::note_end(home, record.id, reason);
     if (grace_ms > 0) {
       ask_to_stop(home, record, grace_ms);
       wait_for_end(process.value(), grace_ms + 200);
     }
-    if (::syscall(SYS_pidfd_send_signal, process.value().get(), SIGKILL, nullptr, 0) != 0 &&
-        errno != ESRCH) {
-      return system_error("end sandbox " + record.id);
-    }
-    if (!wait_for_end(process.value(), 10'000)) {
-      return Error{Code::kTimeout, 0, "sandbox " + record.id + " does not end", {}};
-    }
+    CARREL_TRY(end_process(record, process.value()));
   }
-  return bury(home, record.id, record.cgroup_parent, reason);
+  return bury_held(home, record.id, reason);
 }
 
-void sweep_boxes(storage::Home& home) {
-  for (const std::string& id : storage::box_ids(home)) {
-    auto record = storage::read_record(home, id);
-    if (record.ok() && storage::is_alive(record.value())) {
-      continue;
+void sweep_one_shots(storage::Home& home) {
+  for (storage::Home::Abandoned& mark : home.abandoned()) {
+    // The mark holds the parent of the groups, if the command was given one.
+    auto parent = read_all(mark.lock.get(), 4096);
+    auto groups = find_groups(home, parent.ok() ? parent.value() : std::string());
+    if (groups.ok() && clean_up(home, groups.value(), mark.id).ok()) {
+      home.release_once(mark.id);
     }
-    // Whoever makes a sandbox, or is burying it, holds a lock on its directory.
-    auto directory = open_at(home.boxes(), id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    if (!directory.ok() || ::flock(directory.value().get(), LOCK_EX | LOCK_NB) != 0) {
-      continue;
-    }
-    (void)bury(home, id, record.ok() ? record.value().cgroup_parent : std::string(),
-               "its first process ended");
+    mark.lock.reset();
   }
+}
+
+void sweep_boxes(storage::Home& home, Sweeper who) {
+  sweep_one_shots(home);
+  sweep_each_box(home, who);
+  sweep_strays(home);
+}
+
+void sweep_quickly(storage::Home& home) {
+  sweep_one_shots(home);
+  if (keeper_is_alive(home)) {
+    return;
+  }
+  sweep_each_box(home, Sweeper::kCommand);
 }
 
 }  // namespace carrel::native

@@ -6,19 +6,35 @@
 #include "storage/box.h"
 #include "storage/home.h"
 
+// What crashes and ends leave behind, and who takes it away: everybody. What belongs to a sandbox
+// is made after its mark (run/once/ID or run/box/ID) and removed before it, so whatever carries an
+// id without a mark is nobody's; and a mark whose lock is free has no owner any more.
 namespace carrel::native {
 
 // Ends a long-lived sandbox: asks its processes to stop, ends them after `grace_ms`, and removes
-// everything that belongs to it. Calling it again is fine.
+// everything that belongs to it. Calling it again is fine. If the caller is killed on the way, the
+// next sweep_boxes() finishes it.
 Status remove_sandbox(storage::Home& home, const storage::BoxRecord& record, int grace_ms,
                       const std::string& reason);
 
 // Removes what is left of a long-lived sandbox whose first process is gone, or that was never
-// finished, and notes why it ended. Several processes may do so at once.
-Status bury(storage::Home& home, const std::string& id, const std::string& cgroup_parent,
-            const std::string& reason);
+// finished, and notes why it ended (an end that was noted before has the say). Does as much as it
+// can and returns the first error. kConflict when somebody else is at it for longer than
+// `patience_ms`; a box that is gone is fine.
+Status bury(storage::Home& home, const std::string& id, const std::string& reason, int patience_ms);
 
-// Buries every long-lived sandbox that is no longer alive. Those being made right now are spared.
-void sweep_boxes(storage::Home& home);
+// Removes what killed `carrel run`s left.
+void sweep_one_shots(storage::Home& home);
+
+// Everything: one-shots, long-lived sandboxes that have ended, were half made or half removed, rows
+// of the database without a sandbox, control groups, ids and temporary files without an owner.
+// Costs a look at each sandbox. A command leaves a sandbox that has just ended to the keeper for a
+// moment, because that knows best why it ended.
+enum class Sweeper { kCommand, kKeeper };
+void sweep_boxes(storage::Home& home, Sweeper who = Sweeper::kCommand);
+
+// For commands that must be quick: one-shots, and long-lived sandboxes only when there is no keeper
+// that would have seen to them.
+void sweep_quickly(storage::Home& home);
 
 }  // namespace carrel::native

@@ -1,0 +1,188 @@
+#include <memory>
+
+#include "bench/docker_api.h"
+#include "bench/sections.h"
+#include "sandbox/command.h"
+#include "sandbox/guest_stream.h"
+#include "storage/box.h"
+#include "storage/home.h"
+
+namespace carrel::bench {
+
+namespace {
+
+constexpr Budget kBuiltin{Budget::Better::kLess, 3, 1.5};
+constexpr char kShellSection[] = "a builtin in a shell that is there";
+constexpr char kProcessSection[] = "a process in a sandbox that is there";
+constexpr char kHome[] = "commands";
+constexpr char kTrue[] = "/bin/true";
+constexpr char kEcho[] = "echo x";
+constexpr char kBubblewrap[] = "bash on a pipe in bubblewrap";
+// A builtin is quicker than a sample should be: each is the mean of so many.
+constexpr int kBatch = 10;
+
+// One connection to a long-lived sandbox through the library.
+struct Room {
+  storage::Home home;
+  std::string id;
+  sandbox::GuestStream stream;
+};
+
+Result<std::unique_ptr<Room>> enter(const Setup& setup) {
+  auto room = std::make_unique<Room>();
+  CARREL_ASSIGN(room->id, create_box(setup, Who::kRoot, kHome));
+  CARREL_ASSIGN(room->home, storage::Home::open_at(home_path(setup, Who::kRoot, kHome)));
+  CARREL_ASSIGN(storage::BoxRecord record, storage::find_box(room->home, room->id));
+  CARREL_ASSIGN(UniqueFd socket, storage::connect_box(room->home, record));
+  room->stream = sandbox::GuestStream(std::move(socket));
+  CARREL_TRY(room->stream.greet(room->id, 10'000));
+  return room;
+}
+
+// Runs one command to its end, and holds it to what it must have written.
+Status run_in(Room& room, const sandbox::CommandRequest& request, const std::string& expected) {
+  std::string output;
+  sandbox::CommandIo io;
+  io.output = [&](protocol::Stream, std::string_view data) -> Status {
+    output += data;
+    return {};
+  };
+  CARREL_ASSIGN(std::string payload, sandbox::encode_start(request, sandbox::Input::kNone));
+  CARREL_ASSIGN(sandbox::ExecResult result,
+                sandbox::serve_command(room.stream, protocol::FrameType::kStart, payload,
+                                       request.timeout, io));
+  if (!result.success() || output != expected) {
+    return Error{Code::kSystem, 0, "a command in the sandbox did not give what it should", {}};
+  }
+  return {};
+}
+
+// The mean time of one of a batch, in milliseconds.
+Result<double> batched(const std::function<Status()>& once) {
+  const double before = now_ms();
+  for (int i = 0; i < kBatch; ++i) {
+    CARREL_TRY(once());
+  }
+  return (now_ms() - before) / kBatch;
+}
+
+Result<double> timed(const std::function<Status()>& once) {
+  const double before = now_ms();
+  CARREL_TRY(once());
+  return now_ms() - before;
+}
+
+Status echo_on_pipe(PipedProcess& shell) {
+  CARREL_ASSIGN(std::string answer, shell.ask(std::string(kEcho) + "; echo \"$?.\"\n", ".\n"));
+  if (answer != "x\n0.\n") {
+    return Error{Code::kSystem, 0, "the shell on the pipe answers '" + answer + "'", {}};
+  }
+  return {};
+}
+
+void add_pipe(const Launch& launch, const std::string& name, Report& report,
+              std::vector<Contender>& contenders) {
+  auto started = PipedProcess::start(launch);
+  if (!started.ok()) {
+    report.leave_out(std::string(kShellSection) + ", " + name, started.error().to_string());
+    return;
+  }
+  auto shell = std::make_shared<PipedProcess>(std::move(started.value()));
+  contenders.push_back(
+      Contender{name, [shell]() { return batched([&] { return echo_on_pipe(*shell); }); }});
+}
+
+void measure_shell(const Setup& setup, Effort effort, Room* room, Report& report) {
+  std::vector<Contender> contenders;
+  add_pipe(plain_launch({"/bin/bash", "--noprofile", "--norc"}), "bash on a pipe", report,
+           contenders);
+  if (!setup.bwrap.empty()) {
+    add_pipe(bwrap_launch(setup, Who::kRoot, {"/bin/bash", "--noprofile", "--norc"}), kBubblewrap,
+             report, contenders);
+  }
+  if (setup.has_docker()) {
+    add_pipe(docker_run_launch(setup, {"--rm", "-i"}, {"/bin/bash", "--noprofile", "--norc"}),
+             "bash on a pipe in docker", report, contenders);
+    contenders.back().peer = kBubblewrap;
+  }
+  if (room != nullptr) {
+    contenders.push_back(Contender{"carrel, library",
+                                   [room] {
+                                     return batched([&] {
+                                       sandbox::CommandRequest request;
+                                       request.shell_text = kEcho;
+                                       return run_in(*room, request, "x\n");
+                                     });
+                                   },
+                                   kBubblewrap, kBuiltin});
+  }
+  interleave(report, kShellSection, "ms", std::move(contenders),
+             effort == Effort::kFull ? Rounds{10, 400} : Rounds{3, 40});
+}
+
+void measure_processes(const Setup& setup, Effort effort, Room* room, Report& report) {
+  std::vector<Contender> contenders;
+  std::string container;
+  if (setup.has_docker()) {
+    auto id = output_of(docker_run_launch(setup, {"-d"}, {"/bin/sleep", "100000"}));
+    if (id.ok()) {
+      container = id.value();
+      contenders.push_back(Contender{"docker exec, API", [&] {
+                                       return timed([&] {
+                                         return docker_exec(setup.docker_socket, container, kTrue);
+                                       });
+                                     }});
+      contenders.push_back(
+          Contender{"docker exec, command",
+                    [&] { return time_run(docker_launch(setup, {"exec", container, kTrue})); }});
+      for (Contender& contender : contenders) {
+        contender.every = 10;
+      }
+    } else {
+      report.leave_out(std::string(kProcessSection) + ", docker", id.error().to_string());
+    }
+  }
+  if (room != nullptr) {
+    contenders.push_back(Contender{"carrel exec, library",
+                                   [room] {
+                                     return timed([&] {
+                                       sandbox::CommandRequest request;
+                                       request.arguments = {kTrue};
+                                       return run_in(*room, request, "");
+                                     });
+                                   },
+                                   "docker exec, API"});
+    const Launch exec = carrel_launch(setup, Who::kRoot, kHome, {"exec", room->id, "--", kTrue});
+    contenders.push_back(Contender{"carrel exec, command", [exec] { return time_run(exec); },
+                                   "docker exec, command"});
+    const Launch shell = carrel_launch(setup, Who::kRoot, kHome, {"sh", room->id, kEcho});
+    contenders.push_back(Contender{"carrel sh, command (a builtin)",
+                                   [shell] { return time_run(shell); }, "docker exec, command"});
+  }
+  interleave(report, kProcessSection, "ms", std::move(contenders),
+             effort == Effort::kFull ? Rounds{5, 200} : Rounds{2, 30});
+  if (!container.empty()) {
+    (void)output_of(docker_launch(setup, {"rm", "-f", container}));
+  }
+}
+
+}  // namespace
+
+void measure_commands(const Setup& setup, Effort effort, Report& report) {
+  auto room = enter(setup);
+  Room* entered = room.ok() ? room.value().get() : nullptr;
+  if (!room.ok()) {
+    report.leave_out("commands in a running sandbox, carrel", room.error().to_string());
+  }
+  measure_shell(setup, effort, entered, report);
+  measure_processes(setup, effort, entered, report);
+  if (entered != nullptr) {
+    entered->stream.close();
+    Status removed = remove_box(setup, Who::kRoot, kHome, entered->id);
+    if (!removed.ok()) {
+      report.warn("a sandbox of the benchmark was not removed: " + removed.error().to_string());
+    }
+  }
+}
+
+}  // namespace carrel::bench

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "bench/interleave.h"
+#include "bench/report.h"
+#include "bench/setup.h"
+
+namespace carrel::bench {
+
+// How long a run takes: kQuick is for looking whether everything works, kFull for numbers.
+enum class Effort { kQuick, kFull };
+
+// A part of the benchmark each. They add their rows and what they had to leave out to the report.
+
+// A sandbox for one command that does nothing, made and removed; and the start of the program.
+void measure_one_shots(const Setup& setup, Effort effort, Report& report);
+// A builtin in a shell that is already there, and a new process in a sandbox that is already there.
+void measure_commands(const Setup& setup, Effort effort, Report& report);
+// Sandboxes made and removed per second by eight workers.
+void measure_rates(const Setup& setup, Effort effort, Report& report);
+// What one more idle sandbox costs in memory, user and kernel.
+void measure_memory(const Setup& setup, Effort effort, Report& report);
+// The program's own instructions, which do not depend on what else the machine does.
+void measure_instructions(const Setup& setup, Effort effort, Report& report);
+
+}  // namespace carrel::bench

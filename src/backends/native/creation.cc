@@ -1,0 +1,127 @@
+#include "backends/native/creation.h"
+
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "backends/native/remains.h"
+#include "policy/spec_json.h"
+#include "storage/box.h"
+#include "storage/events.h"
+#include "storage/state.h"
+
+namespace carrel::native {
+
+namespace {
+
+std::string enforcement_json(const Enforcement& enforcement) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const Enforcement::Row& row : enforcement.rows) {
+    rows.push_back({{"name", row.name}, {"by", row.by}, {"note", row.note}});
+  }
+  return rows.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+Error boot_error(const std::string& payload) {
+  protocol::Reader reader({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
+  int reason = static_cast<int>(reader.u32() & 0xfff);
+  std::string text(reader.text(1024));
+  return Error{Code::kUnsupported, reason, "Failed to create sandbox: cannot " + text,
+               "run 'carrel doctor'"};
+}
+
+}  // namespace
+
+Creation::Creation(Creation&& other) noexcept
+    : home_(other.home_),
+      request_(std::move(other.request_)),
+      lock_(std::move(other.lock_)),
+      launched_(std::move(other.launched_)) {}
+
+Creation::~Creation() {
+  if (!lock_.valid()) {
+    return;
+  }
+  if (launched_.pidfd.valid()) {
+    ::syscall(SYS_pidfd_send_signal, launched_.pidfd.get(), SIGKILL, nullptr, 0);
+    while (::waitpid(launched_.pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  lock_.reset();
+  constexpr int kOthersMs = 5000;
+  (void)bury(*home_, request_.id, "it was never finished", kOthersMs);
+  // Nobody was told of it.
+  if (auto state = storage::State::open(*home_); state.ok()) {
+    (void)state.value().forget(request_.id);
+  }
+}
+
+// The box comes first and goes last: what carries the id of no box is nobody's.
+Result<Creation> Creation::begin(storage::Home& home, const CreateRequest& request) {
+  Creation creation(home, request);
+  CARREL_ASSIGN(storage::NewBox box, storage::make_box(home, request.id));
+  creation.lock_ = std::move(box.lock);
+  CARREL_ASSIGN(storage::State state, storage::State::open(home));
+  storage::SandboxRow row;
+  row.id = request.id;
+  row.name = request.name;
+  row.state = "creating";
+  row.spec = policy::spec_to_json(request.spec, policy::Values::kLeftOut);
+  row.enforcement = "[]";
+  row.created_ms = storage::wall_clock_ms();
+  CARREL_TRY(state.add(row));
+  CARREL_ASSIGN(HostSetup host, look_at_setup(home, request.spec));
+  LaunchRequest job;
+  job.id = request.id;
+  job.spec = request.spec;
+  job.lifetime = Lifetime::kLongLived;
+  job.lease_ms = request.lease_ms;
+  job.listener = std::move(box.socket);
+  CARREL_ASSIGN(creation.launched_, launch(home, host, std::move(job)));
+  // The groups refer to `host`, which ends here; they are found again by their name.
+  creation.launched_.groups.release();
+  creation.launched_.groups = {};
+  return creation;
+}
+
+Result<Creation::Finished> Creation::finish() {
+  sandbox::GuestFrame frame;
+  CARREL_TRY(launched_.stream.fill());
+  CARREL_ASSIGN(bool whole, launched_.stream.next(frame));
+  if (!whole) {
+    return Error{Code::kUnavailable, 0, "the sandbox is not ready yet", {}};
+  }
+  if (frame.type != protocol::FrameType::kReady) {
+    return boot_error(frame.payload);
+  }
+  CARREL_TRY(store());
+  lock_.reset();
+  return Finished{request_.id, launched_.pid, std::move(launched_.pidfd)};
+}
+
+// Writes down that it exists, and only then lets go of it.
+Status Creation::store() {
+  storage::BoxRecord record;
+  record.id = request_.id;
+  record.name = request_.name;
+  record.pid = launched_.pid;
+  record.start_time = storage::start_time_of(launched_.pid);
+  record.boot_id = storage::boot_id();
+  record.timeout_ms = request_.spec.limits.timeout.count();
+  record.workdir = request_.spec.workdir;
+  record.cgroup_parent = request_.spec.cgroup_parent;
+  CARREL_ASSIGN(storage::State state, storage::State::open(*home_));
+  CARREL_TRY(state.set_running(record.id, enforcement_json(launched_.enforcement)));
+  CARREL_TRY(storage::write_draft(*home_, record));
+  CARREL_TRY(launched_.stream.send(0, protocol::FrameType::kDetach));
+  CARREL_TRY(storage::publish_draft(*home_, record.id));
+  storage::add_event(*home_, storage::start_event(record.id, request_.spec.image, "/workspace"));
+  return {};
+}
+
+}  // namespace carrel::native

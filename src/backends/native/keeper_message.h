@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "policy/spec.h"
+
+namespace carrel::native {
+
+// A wish for a long-lived sandbox, as it travels to the keeper.
+struct CreateRequest {
+  std::string id;    // chosen by the caller, so that it can look for it if the keeper dies
+  std::string name;  // empty: none
+  policy::Spec spec;
+  std::uint64_t lease_ms = 0;  // 0: until it is removed
+};
+
+std::string encode_create(const CreateRequest& request);
+Result<CreateRequest> decode_create(const std::string& text);
+std::string encode_answer(const Result<std::string>& id);
+Result<std::string> decode_answer(const std::string& text);
+
+// Messages on the keeper's socket: four bytes of length and JSON. After an answer with an id the
+// client sends kTaken; if it closes the stream instead, the sandbox is nobody's and is removed.
+inline constexpr std::uint32_t kLargestMessage = 4U << 20;
+inline constexpr char kTaken = 't';
+std::string frame_message(const std::string& text);
+
+}  // namespace carrel::native

@@ -1,0 +1,54 @@
+#include "backends/native/keeper_message.h"
+
+#include <gtest/gtest.h>
+
+#include "storage/home.h"
+
+namespace carrel::native {
+namespace {
+
+TEST(KeeperMessage, ARequestArrivesAsItWasMeant) {
+  CreateRequest request;
+  request.id = storage::make_id();
+  request.name = "dev \"box\"\n";
+  request.lease_ms = 1234;
+  request.spec.environment = {{"KEY", "a value"}};
+  auto got = decode_create(encode_create(request));
+  ASSERT_TRUE(got.ok()) << got.error().to_string();
+  EXPECT_EQ(got.value().id, request.id);
+  EXPECT_EQ(got.value().name, request.name);
+  EXPECT_EQ(got.value().lease_ms, 1234U);
+  ASSERT_EQ(got.value().spec.environment.size(), 1U);
+  EXPECT_EQ(got.value().spec.environment[0].value, "a value");
+}
+
+TEST(KeeperMessage, AnythingElseIsAnErrorAndNotACrash) {
+  CreateRequest request;
+  request.id = "../../../etc/passwd";
+  for (const std::string& text :
+       {encode_create(request), std::string(), std::string("{"), std::string("null"),
+        std::string("[]"), std::string("{\"id\":{}}"), std::string("\xff\xfe")}) {
+    auto got = decode_create(text);
+    ASSERT_FALSE(got.ok()) << text;
+    EXPECT_EQ(got.error().code, Code::kInvalid) << text;
+  }
+}
+
+TEST(KeeperMessage, AnErrorKeepsItsCodeNumberAndHint) {
+  auto got = decode_answer(encode_answer(Error{Code::kDenied, 13, "no \xff way", "ask"}));
+  ASSERT_FALSE(got.ok());
+  EXPECT_EQ(got.error().code, Code::kDenied);
+  EXPECT_EQ(got.error().error_number, 13);
+  EXPECT_EQ(got.error().hint, "ask");
+  EXPECT_EQ(decode_answer(encode_answer(std::string("an id"))).value(), "an id");
+  EXPECT_EQ(decode_answer("{\"code\":999,\"errno\":1,\"message\":\"\",\"hint\":\"\"}").error().code,
+            Code::kSystem);
+  EXPECT_FALSE(decode_answer("not json").ok());
+}
+
+TEST(KeeperMessage, ItsLengthComesFirst) {
+  EXPECT_EQ(frame_message("abc"), std::string("\3\0\0\0abc", 7));
+}
+
+}  // namespace
+}  // namespace carrel::native

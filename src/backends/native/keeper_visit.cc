@@ -1,0 +1,173 @@
+#include "backends/native/keeper_visit.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "backends/native/remains.h"
+#include "storage/box.h"
+
+namespace carrel::native {
+
+namespace {
+
+constexpr std::chrono::seconds kAskingTime{5};
+constexpr std::chrono::seconds kBuildingTime{30};
+
+}  // namespace
+
+Visit::Visit(storage::Home& home, UniqueFd client)
+    : home_(&home), client_(std::move(client)), deadline_(Clock::now() + kAskingTime) {}
+
+int Visit::guest_fd() const {
+  return stage_ == Stage::kBuilding && creation_.has_value() ? creation_->stream_fd() : -1;
+}
+
+std::optional<int> Visit::time_left() const {
+  if (stage_ == Stage::kAnswered) {
+    return std::nullopt;  // it may be stopped for as long as it likes
+  }
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
+  return static_cast<int>(std::max<std::int64_t>(0, left));
+}
+
+std::optional<Creation::Finished> Visit::go_on(short client_events, short guest_events) {
+  if (client_events != 0) {
+    if (stage_ == Stage::kAsking) {
+      hear();
+    } else if (stage_ == Stage::kAnswered) {
+      confirm();
+    } else {
+      // It went away, or talks when it should listen.
+      end();
+    }
+  }
+  if (stage_ == Stage::kBuilding && guest_events != 0) {
+    return build();
+  }
+  if ((stage_ == Stage::kAsking || stage_ == Stage::kBuilding) && Clock::now() >= deadline_) {
+    const bool building = stage_ == Stage::kBuilding;
+    creation_.reset();
+    answer(Error{Code::kTimeout,
+                 0,
+                 building ? "Failed to create sandbox: it did not become ready in time"
+                          : "the keeper was asked nothing",
+                 {}});
+  }
+  return std::nullopt;
+}
+
+void Visit::hear() {
+  std::array<char, 16384> piece;
+  for (;;) {
+    ssize_t n = ::recv(client_.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0 && errno == EAGAIN) {
+      return;
+    }
+    if (n <= 0) {
+      end();
+      return;
+    }
+    heard_.append(piece.data(), static_cast<std::size_t>(n));
+    std::uint32_t size = 0;
+    if (heard_.size() < sizeof size) {
+      continue;
+    }
+    std::memcpy(&size, heard_.data(), sizeof size);
+    if (size > kLargestMessage || heard_.size() > sizeof size + size) {
+      answer(Error{Code::kInvalid, 0, "the request to the keeper is malformed", {}});
+      return;
+    }
+    if (heard_.size() == sizeof size + size) {
+      heard_.erase(0, sizeof size);
+      begin();
+      return;
+    }
+  }
+}
+
+void Visit::begin() {
+  auto request = decode_create(heard_);
+  heard_ = {};
+  if (!request.ok()) {
+    answer(request.error());
+    return;
+  }
+  auto begun = Creation::begin(*home_, request.value());
+  if (!begun.ok()) {
+    answer(begun.error());
+    return;
+  }
+  id_ = request.value().id;
+  creation_.emplace(std::move(begun.value()));
+  deadline_ = Clock::now() + kBuildingTime;
+  stage_ = Stage::kBuilding;
+}
+
+std::optional<Creation::Finished> Visit::build() {
+  auto made = creation_->finish();
+  if (!made.ok()) {
+    if (made.error().code != Code::kUnavailable) {
+      creation_.reset();
+      answer(made.error());
+    }
+    return std::nullopt;
+  }
+  creation_.reset();
+  stage_ = Stage::kAnswered;
+  answer(id_);
+  return std::move(made.value());
+}
+
+void Visit::confirm() {
+  char byte = 0;
+  ssize_t n = ::recv(client_.get(), &byte, 1, MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+    return;
+  }
+  if (n == 1 && byte == kTaken) {
+    id_.clear();
+  }
+  end();
+}
+
+void Visit::answer(const Result<std::string>& id) {
+  Result<std::string> told = id;
+  // To the client kGone means that the keeper died.
+  if (!told.ok() && told.error().code == Code::kGone) {
+    told.error().code = Code::kSystem;
+    told.error().message = "Failed to create sandbox: its first process ended";
+  }
+  const std::string data = frame_message(encode_answer(told));
+  // The buffer of a fresh socket has room for it; who does not read has no use for it.
+  const bool sent = ::send(client_.get(), data.data(), data.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+                    static_cast<ssize_t>(data.size());
+  if (!sent || !told.ok()) {
+    end();
+  }
+}
+
+// What the client has not taken is nobody's.
+void Visit::end() {
+  const bool untaken = stage_ == Stage::kAnswered && !id_.empty();
+  creation_.reset();
+  client_.reset();
+  stage_ = Stage::kOver;
+  if (!untaken) {
+    return;
+  }
+  if (auto record = storage::read_record(*home_, id_); record.ok()) {
+    (void)remove_sandbox(*home_, record.value(), 0,
+                         "nobody took it: the command that made it ended");
+  }
+}
+
+}  // namespace carrel::native

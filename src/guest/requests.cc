@@ -1,0 +1,254 @@
+#include "guest/requests.h"
+
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "guest/command.h"
+#include "guest/runtime.h"
+#include "guest/shell.h"
+
+namespace carrel::guest {
+
+namespace {
+
+using protocol::FrameHeader;
+using protocol::FrameType;
+using protocol::Refusal;
+
+std::uint32_t find(Guest& guest, std::uint32_t client, std::uint32_t channel) {
+  for (std::uint32_t i = 0; i < kMaxCommands; ++i) {
+    const Command& command = guest.commands[i];
+    if (command.state != CommandState::kFree && command.client == client &&
+        command.channel == channel) {
+      return i;
+    }
+  }
+  return kNone;
+}
+
+bool greet(Guest& guest, std::uint32_t index, std::uint32_t channel, protocol::Reader& reader) {
+  std::uint32_t version = reader.u32();
+  std::string_view id = reader.text(protocol::kIdSize);
+  if (!reader.finished() || version != protocol::kVersion || id != guest.boot.id) {
+    return false;
+  }
+  guest.clients[index].set_greeted();
+  unsigned char buffer[64];
+  protocol::Writer writer(buffer);
+  writer.u32(protocol::kVersion);
+  writer.bytes(guest.boot.id);
+  return guest.clients[index].send(channel, FrameType::kWelcome,
+                                   {reinterpret_cast<const char*>(buffer), writer.size()});
+}
+
+void entitle(Command& command, const protocol::Start& start) {
+  std::string_view text =
+      start.kind == protocol::StartKind::kShell ? start.text : start.arguments.data;
+  constexpr std::size_t kMost = sizeof command.title - 1;
+  std::size_t size = text.size() < kMost ? text.size() : kMost;
+  for (std::size_t i = 0; i < size; ++i) {
+    command.title[i] = text[i] == '\0' ? ' ' : text[i];
+  }
+}
+
+bool start(Guest& guest, std::uint32_t index, std::uint32_t channel, std::string_view payload) {
+  protocol::Start start;
+  if (!protocol::parse_start(payload, start) || find(guest, index, channel) != kNone) {
+    return false;
+  }
+  std::uint32_t at = take_command(guest);
+  if (at == kNone) {
+    refuse(guest, index, channel, Refusal::kTooMany, 0, "too many commands are running");
+    return true;
+  }
+  Command& command = guest.commands[at];
+  command.kind = start.kind;
+  command.flags = start.flags;
+  command.client = index;
+  command.channel = channel;
+  command.timeout_us = start.timeout_ms * 1000;
+  entitle(command, start);
+  if (start.kind == protocol::StartKind::kExec) {
+    start_exec(guest, at, start, payload);
+    return true;
+  }
+  Refusal refusal = Refusal::kInternal;
+  int error_number = 0;
+  if (!start_in_shell(guest, at, start, refusal, error_number)) {
+    free_command(guest, at);
+    refuse(guest, index, channel, refusal, error_number,
+           refusal == Refusal::kTooMany ? "too many shell sessions are open in this sandbox"
+                                        : "no shell for this command");
+  }
+  return true;
+}
+
+bool follow(Guest& guest, std::uint32_t index, std::uint32_t channel, protocol::Reader& reader) {
+  std::uint64_t id = reader.u64();
+  std::uint64_t offsets[2];
+  offsets[0] = reader.u64();
+  offsets[1] = reader.u64();
+  if (!reader.finished() || find(guest, index, channel) != kNone) {
+    return false;
+  }
+  for (std::uint32_t i = 0; i < kMaxCommands; ++i) {
+    Command& command = guest.commands[i];
+    if (command.state == CommandState::kFree || command.id != id) {
+      continue;
+    }
+    if (command.client != kNone && command.client != index) {
+      refuse(guest, index, channel, Refusal::kTooMany, 0, "another client follows this command");
+      return true;
+    }
+    command.client = index;
+    command.channel = channel;
+    for (std::uint32_t which = 0; which < 2; ++which) {
+      OutputStream& stream = command.output[which];
+      std::uint64_t start = stream.ring.start();
+      std::uint64_t end = stream.ring.end();
+      std::uint64_t wanted = offsets[which] < start ? start : offsets[which];
+      stream.cursor = wanted > end ? end : wanted;
+    }
+    pump(guest, i);
+    return true;
+  }
+  refuse(guest, index, channel, Refusal::kUnknown, 0, "no such command");
+  return true;
+}
+
+bool list(Guest& guest, std::uint32_t index, std::uint32_t channel) {
+  for (const Command& command : guest.commands) {
+    if (command.state == CommandState::kFree) {
+      continue;
+    }
+    protocol::CommandRow row;
+    row.id = command.id;
+    row.running = command.state != CommandState::kFinished ? 1 : 0;
+    row.kind = command.kind;
+    row.started_ms = command.started_wall_ms;
+    row.stdout_start = command.output[0].ring.start();
+    row.stdout_end = command.output[0].ring.end();
+    row.stderr_start = command.output[1].ring.start();
+    row.stderr_end = command.output[1].ring.end();
+    row.title = command.title;
+    unsigned char buffer[256];
+    protocol::Writer writer(buffer);
+    protocol::write_command_row(writer, row);
+    guest.clients[index].send(channel, FrameType::kCommand,
+                              {reinterpret_cast<const char*>(buffer), writer.size()});
+  }
+  return guest.clients[index].send(channel, FrameType::kListEnd, {});
+}
+
+// Everybody gets SIGTERM now and the end after the grace.
+bool shut_down(Guest& guest, std::uint32_t grace_ms) {
+  if (grace_ms > 60'000) {
+    return false;
+  }
+  if (grace_ms == 0) {
+    _exit(0);
+  }
+  kill(-1, SIGTERM);
+  guest.shutdown_deadline_us = now_us() + std::uint64_t{grace_ms} * 1000;
+  return true;
+}
+
+bool take_for_command(Guest& guest, std::uint32_t index, const FrameHeader& header,
+                      std::string_view payload, protocol::Reader& reader) {
+  std::uint32_t at = find(guest, index, header.channel);
+  if (at == kNone) {
+    // It may have ended while the frame was on its way.
+    return header.type >= FrameType::kStdin && header.type <= FrameType::kDetach;
+  }
+  Command& command = guest.commands[at];
+  switch (header.type) {
+    case FrameType::kStdin:
+      return give_input(guest, at, payload);
+    case FrameType::kStdinClose:
+      close_input(guest, at);
+      return payload.empty();
+    case FrameType::kSignal: {
+      std::uint32_t signal = reader.u32();
+      if (!reader.finished() || signal == 0 || signal > 64) {
+        return false;
+      }
+      if (command.state == CommandState::kRunning && command.program > 1) {
+        kill(-command.program, static_cast<int>(signal));
+      }
+      return true;
+    }
+    case FrameType::kResize: {
+      struct winsize size{};
+      size.ws_row = reader.u16();
+      size.ws_col = reader.u16();
+      if (reader.finished() && command.output[0].fd >= 0) {
+        ioctl(command.output[0].fd, TIOCSWINSZ, &size);
+      }
+      return reader.finished();
+    }
+    case FrameType::kKill:
+      if (!forget_queued(guest, at, protocol::EndKind::kKilled) &&
+          command.state == CommandState::kRunning) {
+        end_command(guest, at, protocol::EndKind::kKilled);
+      }
+      return payload.empty();
+    case FrameType::kDetach:
+      command.client = kNone;
+      release_outputs(guest, at);
+      return payload.empty();
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void refuse(Guest& guest, std::uint32_t index, std::uint32_t channel, Refusal refusal,
+            int error_number, std::string_view text) {
+  unsigned char buffer[256];
+  protocol::Writer writer(buffer);
+  writer.u32(static_cast<std::uint32_t>(refusal));
+  writer.u32(static_cast<std::uint32_t>(error_number));
+  writer.bytes(text);
+  guest.clients[index].send(channel, FrameType::kRefused,
+                            {reinterpret_cast<const char*>(buffer), writer.size()});
+}
+
+bool take_frame(Guest& guest, std::uint32_t index, const FrameHeader& header,
+                std::string_view payload) {
+  protocol::Reader reader({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
+  if (!guest.clients[index].greeted()) {
+    return header.type == FrameType::kHello && greet(guest, index, header.channel, reader);
+  }
+  switch (header.type) {
+    case FrameType::kStart:
+      return start(guest, index, header.channel, payload);
+    case FrameType::kFollow:
+      return follow(guest, index, header.channel, reader);
+    case FrameType::kList:
+      return reader.finished() && list(guest, index, header.channel);
+    case FrameType::kExtend: {
+      std::uint64_t lease = reader.u64();
+      if (!reader.finished() || lease > protocol::kMaxTimeoutMs) {
+        return false;
+      }
+      guest.lease_deadline_us = lease == 0 ? 0 : now_us() + lease * 1000;
+      return true;
+    }
+    case FrameType::kShutdown: {
+      std::uint32_t grace = reader.u32();
+      return reader.finished() && shut_down(guest, grace);
+    }
+    case FrameType::kDetach:
+      if (index == 0 && header.channel == 0) {
+        guest.released = true;
+        return payload.empty();
+      }
+      return take_for_command(guest, index, header, payload, reader);
+    default:
+      return take_for_command(guest, index, header, payload, reader);
+  }
+}
+
+}  // namespace carrel::guest

@@ -1,0 +1,101 @@
+#include "guest/shell_start.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "guest/command.h"
+#include "guest/program.h"
+#include "guest/shell_files.h"
+
+namespace carrel::guest {
+
+namespace {
+
+// Has the spawner start a bash on these descriptors. 0 or a negative errno.
+int spawn_bash(Guest& guest, Shell& shell, int control, int report) {
+  static constexpr char kArguments[] = "bash\0--noprofile\0--norc\0-c\0";
+  char arguments[sizeof kArguments + kMaxDriver + 8];
+  memcpy(arguments, kArguments, sizeof kArguments - 1);
+  std::size_t size = sizeof kArguments - 1;
+  make_nonce(shell.token);
+  size += write_driver(arguments + size, shell.token) + 1;
+  memcpy(arguments + size, "bash", 5);
+  protocol::Start start;
+  start.kind = protocol::StartKind::kExec;
+  start.timeout_ms = protocol::kMaxTimeoutMs;
+  start.arguments = {6, {arguments, size + 5}};
+  unsigned char payload[sizeof arguments + 256];
+  protocol::Writer writer(payload);
+  protocol::write_start(writer, start);
+
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  ProgramIo io{null, null, null, shell.text, control, shell.directory};
+  int result = spawn(guest, {reinterpret_cast<const char*>(payload), writer.size()}, io, report);
+  close(null);
+  return result;
+}
+
+}  // namespace
+
+Shell* find_shell(Guest& guest, std::string_view name) {
+  Shell* free = nullptr;
+  for (Shell& shell : guest.shells) {
+    if (shell.name[0] != '\0' && std::string_view(shell.name) == name) {
+      return &shell;
+    }
+    if (shell.name[0] == '\0' && free == nullptr) {
+      free = &shell;
+    }
+  }
+  if (free != nullptr) {
+    memcpy(free->name, name.data(), name.size());
+    free->name[name.size()] = '\0';
+  }
+  return free;
+}
+
+int start_shell(Guest& guest, Shell& shell) {
+  int control[2] = {-1, -1};
+  int report[2] = {-1, -1};
+  int result = open_files(guest, shell);
+  if (result == 0 && (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control) != 0 ||
+                      pipe2(report, O_CLOEXEC) != 0)) {
+    result = -errno;
+  }
+  if (result == 0) {
+    result = spawn_bash(guest, shell, control[1], report[1]);
+  }
+  for (int fd :
+       {control[1], report[1], result < 0 ? control[0] : -1, result < 0 ? report[0] : -1}) {
+    if (fd >= 0) {
+      close(fd);
+    }
+  }
+  if (result < 0) {
+    close_files(guest, shell);
+    return result;
+  }
+  fcntl(control[0], F_SETFL, O_NONBLOCK);
+  fcntl(report[0], F_SETFL, O_NONBLOCK);
+  shell.control = control[0];
+  shell.report = report[0];
+  shell.minder = 0;
+  shell.pid = 0;
+  shell.line_size = 0;
+  shell.last_status = 0;
+  shell.nonce[0] = '\0';
+  shell.unfit = false;
+  shell.unran = false;
+  shell.given_up = false;
+  shell.patience_us = 0;
+  shell.state = ShellState::kStarting;
+  std::uint32_t index = static_cast<std::uint32_t>(&shell - guest.shells.data());
+  guest.poller.add(shell.control, EPOLLIN, Source::kShellControl, index);
+  guest.poller.add(shell.report, EPOLLIN, Source::kShellReport, index);
+  return 0;
+}
+
+}  // namespace carrel::guest

@@ -1,0 +1,72 @@
+#include <gtest/gtest.h>
+
+#include <set>
+#include <sstream>
+
+#include "attacks/attack_test.h"
+#include "attacks/probe_table.h"
+
+// The probes where nothing protects: each must find its way, or its failure in a sandbox means
+// nothing.
+namespace carrel::test {
+namespace {
+
+Process start_probe_on_host(std::vector<std::string> arguments) {
+  Launch launch;
+  launch.program = probe_program();
+  launch.arguments = std::move(arguments);
+  return Process(launch);
+}
+
+class Control : public testing::TestWithParam<ProbeCase> {};
+
+TEST_P(Control, SucceedsWithoutProtection) {
+  const ControlRun run = run_control(GetParam().name, GetParam().control);
+  EXPECT_EQ(run.status, 0) << run.out;
+  EXPECT_EQ(verdict_of(run.out), "open") << run.out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Probe, Control,
+                         testing::ValuesIn(probe_cases().begin(), probe_cases().end()),
+                         [](const testing::TestParamInfo<ProbeCase>& one) {
+                           return one.param.name;
+                         });
+
+TEST(Harness, EveryProbeIsInTheTable) {
+  const test::Run run = start_probe_on_host({"--list"}).wait(std::chrono::seconds(5));
+  std::set<std::string> listed;
+  std::istringstream lines(run.out);
+  for (std::string line; std::getline(lines, line);) {
+    listed.insert(line);
+  }
+  std::set<std::string> known;
+  for (const ProbeCase& one : probe_cases()) {
+    known.insert(one.name);
+  }
+  EXPECT_EQ(listed, known);
+}
+
+// What is tried here would do no harm even if it were tried.
+TEST(Harness, ProbesRefuseTheHost) {
+  for (const std::string& host : {mount_namespace(), std::string("0"), std::string("nonsense"),
+                                  mount_namespace() + "x", std::string()}) {
+    const test::Run run =
+        start_probe_on_host({host, "F06_RingsAreAbsent"}).wait(std::chrono::seconds(5));
+    EXPECT_EQ(run.status, 3) << host;
+    EXPECT_EQ(run.out, "") << host;
+    EXPECT_NE(run.err.find("refused"), std::string::npos) << run.err;
+  }
+}
+
+TEST(Harness, AControlIsNotTheHost) {
+  World world;
+  world.files = {{"/etc/passwd", "x"}};
+  const std::string before = read_text("/etc/passwd").value_or("");
+  const std::string mounts = read_text("/proc/self/mountinfo").value_or("");
+  run_control("A05_SystemFilesCannotBeChanged", world);
+  EXPECT_EQ(read_text("/etc/passwd").value_or(""), before);
+  EXPECT_EQ(read_text("/proc/self/mountinfo").value_or(""), mounts);
+}
+
+}  // namespace
+}  // namespace carrel::test

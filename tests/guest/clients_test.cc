@@ -1,0 +1,158 @@
+// Clients that come, go, hurry and dawdle.
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+
+#include "connection.h"
+#include "support/fixture.h"
+
+namespace carrel::test {
+namespace {
+
+using protocol::EndKind;
+using protocol::FrameType;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class Clients : public CarrelTest {};
+CARREL_AS_BOTH(Clients);
+
+TEST_P(Clients, FortyCommandsOfOneShellRunOneAfterTheOther) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  std::vector<std::uint32_t> channels;
+  for (int i = 0; i < 40; ++i) {
+    channels.push_back(client.sh("n=$((n+1)); echo " + std::to_string(i) + " $n"));
+  }
+  for (int i = 0; i < 40; ++i) {
+    EXPECT_EQ(client.wait(channels[static_cast<std::size_t>(i)]).out,
+              std::to_string(i) + " " + std::to_string(i + 1) + "\n");
+  }
+}
+
+TEST_P(Clients, CommandOutlivesItsClientAndCanBeFollowed) {
+  Box box(GetParam());
+  Connection first(GetParam(), box);
+  first.sh("echo early; sleep 0.5; echo late; echo bad >&2; exit 3");
+  EXPECT_EQ(first.list().size(), 1U);
+  first.close();
+  Connection second(GetParam(), box);
+  auto known = second.list();
+  ASSERT_EQ(known.size(), 1U);
+  const Heard& heard = second.wait(second.follow(known.begin()->first, 0, 0));
+  EXPECT_EQ(heard.out, "early\nlate\n");
+  EXPECT_EQ(heard.err, "bad\n");
+  EXPECT_EQ(heard.end.code, 3U);
+  // And again after its end, from the middle.
+  const Heard& again = second.wait(second.follow(known.begin()->first, 6, 4));
+  EXPECT_EQ(again.out, "late\n");
+  EXPECT_EQ(again.err, "");
+  EXPECT_EQ(again.end.code, 3U);
+}
+
+TEST_P(Clients, SecondFollowerIsRefusedAndTheFirstIsNotDisturbed) {
+  Box box(GetParam());
+  Connection first(GetParam(), box);
+  std::uint32_t channel = first.sh("sleep 1; echo whole");
+  Connection second(GetParam(), box);
+  auto known = second.list();
+  ASSERT_EQ(known.size(), 1U);
+  const Heard& refused = second.wait(second.follow(known.begin()->first, 0, 0));
+  EXPECT_TRUE(refused.refused);
+  EXPECT_EQ(first.wait(channel).out, "whole\n");
+}
+
+TEST_P(Clients, WaitingCommandCanBeKilledAndNeverRuns) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  std::uint32_t first = client.sh("sleep 1");
+  std::uint32_t second = client.sh("touch /tmp/ran");
+  std::uint32_t third = client.sh("ls /tmp");
+  client.send(second, FrameType::kKill);
+  const Heard& killed = client.wait(second);
+  EXPECT_EQ(killed.end.kind, EndKind::kKilled);
+  EXPECT_LT(killed.took, milliseconds(900));
+  EXPECT_EQ(client.wait(first).end.code, 0U);
+  EXPECT_EQ(client.wait(third).out, "");
+}
+
+TEST_P(Clients, CommandThatWaitsLongerThanItsTimeoutIsRefused) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  std::uint32_t first = client.sh("sleep 2");
+  const Heard& second =
+      client.wait(client.start({.text = "echo x", .arguments = {}, .timeout_ms = 300}));
+  EXPECT_TRUE(second.refused);
+  EXPECT_NE(second.refusal.find("busy"), std::string::npos) << second.refusal;
+  EXPECT_EQ(client.wait(first).end.code, 0U);
+  EXPECT_EQ(client.run("echo free").out, "free\n");
+}
+
+TEST_P(Clients, SlowReaderHoldsTheCommandBackAndLosesNothing) {
+  constexpr std::size_t kBytes = 48U << 20;
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  std::uint32_t channel =
+      client.sh("head -c " + std::to_string(kBytes) + " /dev/zero | tr '\\0' x; touch /tmp/done");
+  std::this_thread::sleep_for(seconds(1));
+  Connection other(GetParam(), box);
+  EXPECT_EQ(other.wait(other.start({.text = {}, .arguments = {"ls", "/tmp"}})).out, "");
+  EXPECT_LT(std::stol(status_field(box.first_process(), "VmRSS")), 4096) << "KiB";
+  const Heard& heard = client.wait(channel, seconds(60));
+  EXPECT_EQ(heard.out.size(), kBytes);
+  EXPECT_EQ(heard.out.find_first_not_of('x'), std::string::npos);
+}
+
+TEST_P(Clients, FloodWithoutAClientKeepsTheNewest) {
+  Box box(GetParam());
+  Connection first(GetParam(), box);
+  first.sh("head -c 20000000 /dev/zero; echo end");
+  first.list();
+  first.close();
+  Connection second(GetParam(), box);
+  EXPECT_EQ(second.run("echo after").out, "after\n");
+  auto known = second.list();
+  ASSERT_GE(known.size(), 1U);
+  const Heard& heard = second.wait(second.follow(known.begin()->first, 0, 0));
+  EXPECT_GT(heard.out_start, 19'000'000U);
+  EXPECT_EQ(heard.out_start + heard.out.size(), 20'000'004U);
+  EXPECT_EQ(heard.out.substr(heard.out.size() - 4), "end\n");
+}
+
+TEST_P(Clients, InputForAWaitingCommandArrives) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  client.sh("sleep 0.3");
+  std::uint32_t channel =
+      client.start({.text = "cat; echo [$?]", .arguments = {}, .flags = protocol::kStartStdin});
+  client.send(channel, FrameType::kStdin, "given early");
+  client.send(channel, FrameType::kStdinClose);
+  EXPECT_EQ(client.wait(channel).out, "given early[0]\n");
+  std::uint32_t empty =
+      client.start({.text = "cat; echo [$?]", .arguments = {}, .flags = protocol::kStartStdin});
+  client.send(empty, FrameType::kStdinClose);
+  EXPECT_EQ(client.wait(empty).out, "[0]\n");
+}
+
+TEST_P(Clients, InputThatNobodyWantsCostsNothing) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  client.run("true");
+  for (bool separate : {false, true}) {
+    const std::string script = "exec <&-; sleep 1; echo end";
+    Connection::Request request{
+        .text = separate ? "" : script, .arguments = {}, .flags = protocol::kStartStdin};
+    if (separate) {
+      request.arguments = {"bash", "-c", script};
+    }
+    std::uint32_t channel = client.start(request);
+    client.send(channel, FrameType::kStdin, "unwanted");
+    long before = cpu_ms(box.first_process());
+    EXPECT_EQ(client.wait(channel).out, "end\n");
+    EXPECT_LT(cpu_ms(box.first_process()) - before, 200) << "the guest must not spin";
+  }
+}
+
+}  // namespace
+}  // namespace carrel::test

@@ -1,0 +1,170 @@
+// Commands that break their shell, and what the next one finds.
+#include <string>
+
+#include "connection.h"
+#include "support/fixture.h"
+
+namespace carrel::test {
+namespace {
+
+using protocol::EndKind;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class Shells : public CarrelTest {};
+CARREL_AS_BOTH(Shells);
+
+bool was_restarted(const Heard& heard) {
+  return (heard.end.flags & protocol::kExitShellRestarted) != 0;
+}
+
+// A shell that can still tell its status but not open what the next command needs.
+TEST_P(Shells, CommandThatItsShellCannotOpenRunsOnceInAFreshOne) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  Heard first = client.run(
+      "ulimit -n 300; while exec {x}</dev/null; do :; done 2>/dev/null; exec {x}</dev/null; "
+      "exec 3</dev/null 4<&3 5<&3 6<&3 7<&3 8<&3 9<&3; rm -f /workspace/n; (exit 5)");
+  EXPECT_EQ(first.end.code, 5U);
+  Heard second = client.run("echo x >> /workspace/n; echo ran");
+  EXPECT_EQ(second.out, "ran\n");
+  EXPECT_EQ(second.end.code, 0U);
+  EXPECT_TRUE(was_restarted(second));
+  EXPECT_EQ(client.run("cat /workspace/n").out, "x\n");
+}
+
+TEST_P(Shells, ClosedControlDescriptorsCostOnlyTheShell) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  for (const char* text :
+       {"exec 197>&-",
+        "exec 198>&-",
+        "exec 199>&-",
+        "exec 197</dev/zero",
+        "exec 198</dev/zero",
+        "exec 199</",
+        "exec 197<&- 198<&- 199<&- 10<&- 11<&- 12<&-",
+        "for f in /proc/$BASHPID/fd/*; do f=${f##*/}; exec {f}<&-; done 2>/dev/null",
+        "enable -n eval",
+        "enable -n mapfile",
+        "enable -n echo",
+        "enable -n builtin",
+        "builtin() { :; }",
+        "mapfile() { :; }",
+        "readonly __carrel",
+        "readonly __carrel_last",
+        "unset __carrel",
+        "__carrel=()",
+        "set -r",
+        "set -n"}) {
+    Heard broken = client.run(std::string(text) + "; (exit 7)");
+    EXPECT_TRUE(broken.ended) << text;
+    EXPECT_EQ(broken.end.kind, EndKind::kExited) << text;
+    Heard next = client.run("rm -f /workspace/n; echo x >> /workspace/n; cat /workspace/n");
+    EXPECT_EQ(next.out, "x\n") << text;
+    EXPECT_LT(next.took, seconds(5)) << text;
+    EXPECT_EQ(client.run("(exit 9)").end.code, 9U) << text;
+  }
+}
+
+TEST_P(Shells, GarbageOnEveryDescriptorIsNoAnswer) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  Heard heard = client.run(
+      "for f in /proc/$BASHPID/fd/*; do for i in 1 2 3; do "
+      "printf ' 0123456789abcdef 0 0\\n x\\n\\0 ' > \"$f\"; done; done 2>/dev/null; "
+      "head -c 100000 /dev/urandom >&198; (exit 6)");
+  EXPECT_EQ(heard.end.code, 6U);
+  EXPECT_EQ(client.run("echo ok").out, "ok\n");
+}
+
+TEST_P(Shells, PrivateFilesCannotBeTakenAway) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  client.run(
+      "rm -f /proc/$$/fd/199/*; mv /proc/$$/fd/199/text /proc/$$/fd/199/x; "
+      "ln -s /etc/passwd /proc/$$/fd/199/y; : > /proc/$$/fd/199/text");
+  EXPECT_EQ(client.run("echo ok").out, "ok\n");
+  EXPECT_EQ(client.run("ls /proc/$$/fd/199/").out.find('y'), std::string::npos);
+}
+
+TEST_P(Shells, ShellThatAJobStoppedGoesOn) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  client.run("{ sleep 0.3; kill -STOP $$; } >/dev/null 2>&1 &");
+  client.wait(client.start({.text = {}, .arguments = {"sleep", "0.6"}}));
+  Heard next = client.run("echo ok");
+  EXPECT_EQ(next.out, "ok\n");
+  EXPECT_FALSE(was_restarted(next));
+}
+
+TEST_P(Shells, TimeoutHoldsWhileTheShellStarts) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  client.run("true");
+  // Whatever becomes a shell is stopped before it can be one.
+  std::uint32_t stopper = client.sh(
+      "while :; do for p in /proc/[0-9]*; do read -r c < $p/cmdline; "
+      "[[ $c == bash*__carrel* && ${p##*/} != $$ ]] && kill -STOP ${p##*/}; done; done "
+      "2>/dev/null");
+  Heard second = client.wait(
+      client.start({.text = "echo x", .arguments = {}, .timeout_ms = 700, .session = "second"}));
+  EXPECT_TRUE(second.ended || second.refused);
+  EXPECT_LT(second.took, seconds(5));
+  client.send(stopper, protocol::FrameType::kKill);
+  EXPECT_EQ(client.wait(stopper).end.kind, EndKind::kKilled);
+  EXPECT_EQ(client.wait(client.start({.text = "echo x", .arguments = {}, .session = "third"})).out,
+            "x\n");
+}
+
+TEST_P(Shells, JobThatFloodsDoesNotHoldUpTheEnd) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  Heard heard = client.run("yes & echo started >&2");
+  EXPECT_EQ(heard.err, "started\n");
+  EXPECT_LT(heard.took, seconds(5));
+  Heard next = client.run("echo clean; kill %1");
+  EXPECT_EQ(next.out, "clean\n");
+}
+
+TEST_P(Shells, LateOutputStaysWithItsCommand) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  client.run("(sleep 0.4; echo late) & exec 7>&1");
+  EXPECT_EQ(client.run("echo now; echo kept >&7; sleep 0.8").out, "now\n");
+  auto known = client.list();
+  ASSERT_GE(known.size(), 2U);
+  Heard first = client.wait(client.follow(known.begin()->first, 0, 0));
+  EXPECT_NE(first.out.find("late\n"), std::string::npos);
+  EXPECT_NE(first.out.find("kept\n"), std::string::npos);
+}
+
+TEST_P(Shells, TextsOfAnySizeAndAnyBytesArriveWhole) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  for (std::size_t size : {0UL, 1UL, 900UL, 1024UL, 4096UL, 200'000UL, 2'000'000UL}) {
+    Heard heard = client.run("x=" + std::string(size, 'y') + "; echo ${#x}");
+    EXPECT_EQ(heard.out, std::to_string(size) + "\n");
+  }
+  std::string bytes;
+  for (int c = 1; c < 256; ++c) {
+    if (c != '\'') {
+      bytes += static_cast<char>(c);
+    }
+  }
+  EXPECT_EQ(client.run("printf %s '" + bytes + "'").out, bytes);
+  EXPECT_EQ(client.run("").end.code, 0U);
+}
+
+TEST_P(Shells, FolderIsReportedAsTheKernelNamesIt) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  EXPECT_EQ(client.run("mkdir -p $'/tmp/a\\nb' && cd $'/tmp/a\\nb'").cwd, "/tmp/a\nb");
+  EXPECT_EQ(client.run("mkdir '/tmp/x (deleted)' && cd '/tmp/x (deleted)'").cwd,
+            "/tmp/x (deleted)");
+  EXPECT_EQ(client.run("rmdir '/tmp/x (deleted)'").cwd, "/tmp/x (deleted) (deleted)");
+  EXPECT_EQ(client.run("exit 4").cwd, "/workspace");
+}
+
+}  // namespace
+}  // namespace carrel::test
