@@ -1,6 +1,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include <string>
 
 #include "base/files.h"
@@ -53,9 +55,13 @@ int code_command(const Context& context) {
   auto code = file == "-" ? read_all(STDIN_FILENO, kLargestCode)
                           : read_file_at(AT_FDCWD, file, kLargestCode);
   if (!code.ok()) {
+    if (code.error().error_number == ENOENT) {
+      code.error().code = Code::kNotFound;
+    }
     return fail(context, code.error());
   }
-  spec.value().code = std::move(code.value());
+  // No code at all is a program that does nothing; the file is there all the same.
+  spec.value().code = code.value().empty() ? "\n" : std::move(code.value());
   sandbox::CommandRequest command;
   command.arguments = {std::string(language.value()->program), "/workspace/code"};
   command.merged = context.arguments.has(OptionId::kMergeOutput);

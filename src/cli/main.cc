@@ -108,6 +108,15 @@ int main_with(std::span<const std::string_view> words) {
   if (!arguments.ok()) {
     Arguments none;
     none.command = command.value();
+    for (std::string_view word : words) {
+      if (word == "--") {
+        break;
+      }
+      if (word == "--json") {  // whoever asked for JSON gets the error so, too
+        none.options.push_back({OptionId::kJson, {}});
+        break;
+      }
+    }
     return fail(Context{none}, arguments.error());
   }
   if (arguments.value().has(OptionId::kHelp)) {

@@ -50,6 +50,10 @@ int stats_command(const Context& context) {
   }
   auto usage = usage_of(home.value(), record.value());
   if (!usage.ok()) {
+    if (usage.error().code == Code::kGone) {
+      usage.error().message = "sandbox " + record.value().id + " has ended";
+      usage.error().hint = "'carrel info' says why";
+    }
     return fail(context, usage.error());
   }
   const kernel::CgroupUsage& now = usage.value();

@@ -163,37 +163,24 @@ void handle_line(Guest& guest, Shell& shell, std::string_view line) {
     }
     return;
   }
-  if (line.find(shell.token) != std::string_view::npos) {
-    shell.unran = true;
-    replace(shell);
-    return;
-  }
-  if (shell.state != ShellState::kBusy) {
-    return;
-  }
-  // Anything may have been written to this descriptor before the real answer, even on its line. A
-  // whole answer without a nonce is one from which the command took it: the last of this shell.
+  // Anything may have been written to this descriptor before the real answer, even on its line.
   std::size_t at = line.find(shell.nonce);
-  bool bare = at == std::string_view::npos;
-  if (bare && (line.empty() || line[0] != ' ')) {
+  if (shell.state != ShellState::kBusy || at == std::string_view::npos) {
     return;
   }
-  line.remove_prefix(bare ? 1 : at + 16);
+  line.remove_prefix(at + 16);
   bool ran = line.starts_with(" 0 ");
   std::uint32_t status = 0;
   if (!(ran || line.starts_with("  ")) || !read_status(line, ran ? 3 : 2, status)) {
     return;
   }
-  if (!ran && !bare && !guest.commands[shell.command].again) {
+  if (!ran && !guest.commands[shell.command].again) {
     shell.unran = true;  // no descriptors left, for instance
     replace(shell);
     return;
   }
   shell.last_status = status & 255;
   note_directory(guest, shell, guest.commands[shell.command]);
-  if (bare) {
-    replace(shell);
-  }
   shell.state = ShellState::kIdle;
   finish(guest, shell, static_cast<int>(shell.last_status << 8));
   if (shell.report >= 0) {  // otherwise it is over

@@ -24,41 +24,39 @@ namespace {
 // them: bash keeps the copies that it makes for a redirection that way (the first is 10), and
 // passes it on when one is duplicated. Such descriptors it protects from a command's exec, too.
 //
-// Each round tells the status of the command before, waits for a byte, and reads three things:
-// nonce, kind, text. A command of kind 1 has three more: the status to begin with, and the paths of
-// stdin and stderr. The fourth element is set by the last redirection, which does nothing else:
-// those before it have worked.
+// Each round tells the status of the command before, with the nonce that lies behind its text: so
+// no variable has it while the command runs. Then it waits for a byte and reads kind and text. A
+// command of kind 1 has three more: the status to begin with, and the paths of stdin and stderr.
+// The third element is set by the last redirection, which does nothing else: those before it have
+// worked, and that is told, too.
 //
 // What a round needs is tried every time. If a command took something away (a function named
-// "builtin", a disabled eval, a readonly variable), the loop ends: bash then exits with the status
-// of the last command if that was not told yet, and otherwise says with the token that it has run
-// nothing since. The loop's own condition ends it when nothing is executed any more (set -n): it
-// spoils the kind that the next round must read anew.
+// "builtin", a disabled eval, a readonly variable), the loop ends before it has waited for another
+// command, and bash exits with the status of the last one. The loop's own condition ends it when
+// nothing is executed any more (set -n): it spoils the kind that each round must read anew.
 constexpr std::string_view kDriver =
     "{ exec 196>&10; } 198>&-; exec 198>&196 196>&-; "
     "{ exec 196<&10; } 197<&-; exec 197<&196 196<&-; "
     "{ exec 196<&10; } 199<&-; exec 199<&196 196<&-; "
     "__carrel_status() { builtin return \"$1\"; return \"$1\"; }; readonly -f __carrel_status; "
     "shopt -s expand_aliases; "
-    "for ((__carrel[1] = 0; __carrel[1] >= 0 && (__carrel[1] = -1);)); do "
+    "for ((__carrel[0] = 0; __carrel[0] >= 0 && (__carrel[0] = -1);)); do "
     "__carrel_last=$?; "
-    "if builtin echo \" ${__carrel[0]-} ${__carrel[3]-} $__carrel_last\" >&198; then "
+    "if builtin mapfile -d '' -t -n 1 -u 197 __carrel_nonce && "
+    "builtin echo \" ${__carrel_nonce[0]-} ${__carrel[2]-} $__carrel_last\" >&198; then "
     "builtin eval && builtin mapfile -n 1 -u 198 __carrel_go && "
-    "builtin mapfile -d '' -t -n 3 -u 197 __carrel; "
-    "case ${__carrel[1]-} in "
-    "0) builtin eval \"${__carrel[2]}\" </dev/null >/proc/self/fd/199/out "
-    "2>/proc/self/fd/199/err 0<&\"${__carrel[3]:=0}\";; "
-    "1) builtin mapfile -d '' -t -n 3 -u 197 __carrel_more; "
+    "builtin mapfile -d '' -t -n 2 -u 197 __carrel; "
+    "case ${__carrel[0]-} in "
+    "0) builtin eval \"${__carrel[1]}\" </dev/null >/proc/self/fd/199/out "
+    "2>/proc/self/fd/199/err 0<&\"${__carrel[2]:=0}\";; "
+    "1) builtin mapfile -d '' -t -n 3 -u 197 __carrel_more && "
     "if __carrel_status \"${__carrel_more[0]}\"; then "
-    "builtin eval \"${__carrel[2]}\" <\"${__carrel_more[1]}\" >/proc/self/fd/199/out "
-    "2>\"${__carrel_more[2]}\" 0<&\"${__carrel[3]:=0}\"; else "
-    "builtin eval \"${__carrel[2]}\" <\"${__carrel_more[1]}\" >/proc/self/fd/199/out "
-    "2>\"${__carrel_more[2]}\" 0<&\"${__carrel[3]:=0}\"; fi;; "
-    "*) builtin echo ' ";
-constexpr std::string_view kDriverAfterToken =
-    "' >&198; __carrel=([1]=-1); __carrel_status \"$__carrel_last\";; esac; "
+    "builtin eval \"${__carrel[1]}\" <\"${__carrel_more[1]}\" >/proc/self/fd/199/out "
+    "2>\"${__carrel_more[2]}\" 0<&\"${__carrel[2]:=0}\"; else "
+    "builtin eval \"${__carrel[1]}\" <\"${__carrel_more[1]}\" >/proc/self/fd/199/out "
+    "2>\"${__carrel_more[2]}\" 0<&\"${__carrel[2]:=0}\"; fi;; "
+    "*) __carrel=(-1); __carrel_status \"$__carrel_last\";; esac; "
     "else __carrel_status \"$__carrel_last\"; fi; done";
-static_assert(kDriver.size() + 16 + kDriverAfterToken.size() < kMaxDriver);
 
 constexpr const char* kOutputs[] = {"out", "err"};
 // A longer text does not stay in memory.
@@ -103,20 +101,20 @@ bool write_at(int fd, std::string_view data, std::size_t offset) {
   return true;
 }
 
-// The text with its zero lies between what is known of every command and of the rarer kind.
 bool write_text(Shell& shell, const Command& command) {
   static char small[1024];
   bool given = (command.flags & protocol::kStartStdin) != 0;
   bool merged = (command.flags & protocol::kStartMerged) != 0;
   bool plain = !given && !merged && shell.last_status == 0;
-  Text<32> head;
-  head.add(shell.nonce).add({"", 1}).add(plain ? "0" : "1").add({"", 1});
+  Text<4> head;
+  head.add(plain ? "0" : "1").add({"", 1});
   Text<128> tail;
   if (!plain) {
     tail.add_number(shell.last_status).add({"", 1});
     tail.add(given ? "/proc/self/fd/199/in" : "/dev/null").add({"", 1});
     tail.add(merged ? "/proc/self/fd/199/out" : "/proc/self/fd/199/err").add({"", 1});
   }
+  tail.add(shell.nonce).add({"", 1});
   std::size_t size = 0;
   shell.text_size = head.view().size() + command.text_size + 1 + tail.view().size();
   bool fits = shell.text_size <= sizeof small;
@@ -170,14 +168,7 @@ void make_nonce(char* nonce) {
   nonce[16] = '\0';
 }
 
-std::size_t write_driver(char* out, const char* token) {
-  memcpy(out, kDriver.data(), kDriver.size());
-  memcpy(out + kDriver.size(), token, 16);
-  memcpy(out + kDriver.size() + 16, kDriverAfterToken.data(), kDriverAfterToken.size());
-  std::size_t size = kDriver.size() + 16 + kDriverAfterToken.size();
-  out[size] = '\0';
-  return size;
-}
+std::string_view shell_driver() { return kDriver; }
 
 int open_files(Guest& guest, Shell& shell) {
   Text<24> name;

@@ -17,9 +17,8 @@ void make_nonce(char* nonce);
 char* take_text(Guest& guest, std::size_t size);
 void free_text(Guest& guest, Command& command);
 
-// What bash runs, with this token for its last words. Returns its size without the zero.
-inline constexpr std::size_t kMaxDriver = 2048;
-std::size_t write_driver(char* out, const char* token);
+// What bash runs.
+std::string_view shell_driver();
 
 // Makes the directory and the text file of a fresh shell. 0 or a negative errno.
 int open_files(Guest& guest, Shell& shell);

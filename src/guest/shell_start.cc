@@ -17,16 +17,17 @@ namespace {
 // Has the spawner start a bash on these descriptors. 0 or a negative errno.
 int spawn_bash(Guest& guest, Shell& shell, int control, int report) {
   static constexpr char kArguments[] = "bash\0--noprofile\0--norc\0-c\0";
-  char arguments[sizeof kArguments + kMaxDriver + 8];
-  memcpy(arguments, kArguments, sizeof kArguments - 1);
-  std::size_t size = sizeof kArguments - 1;
-  make_nonce(shell.token);
-  size += write_driver(arguments + size, shell.token) + 1;
-  memcpy(arguments + size, "bash", 5);
+  char arguments[4096];
+  std::size_t size = 0;
+  for (std::string_view piece : {std::string_view(kArguments, sizeof kArguments - 1),
+                                 shell_driver(), std::string_view("\0bash", 6)}) {
+    memcpy(arguments + size, piece.data(), piece.size());
+    size += piece.size();
+  }
   protocol::Start start;
   start.kind = protocol::StartKind::kExec;
   start.timeout_ms = protocol::kMaxTimeoutMs;
-  start.arguments = {6, {arguments, size + 5}};
+  start.arguments = {6, {arguments, size}};
   unsigned char payload[sizeof arguments + 256];
   protocol::Writer writer(payload);
   protocol::write_start(writer, start);

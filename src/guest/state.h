@@ -94,7 +94,6 @@ struct Shell {
   bool unran = false;      // what it was given last was certainly not begun
   std::uint64_t patience_us = 0;  // when to look at the outputs of its command; 0: already watched
   std::uint32_t last_status = 0;
-  char token[17] = {};  // marks the shell's own last words
   char nonce[17] = {};
   char line[256] = {};  // what came on the control descriptor and is not a whole line yet
   std::size_t line_size = 0;

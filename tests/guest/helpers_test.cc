@@ -26,7 +26,8 @@ class Victim {
     client_.run(std::string(kTools) + ":");
     channel_ = client_.start({.text = {}, .arguments = {"sleep", "600"}});
     // Until it is there.
-    EXPECT_EQ(client_.run("until p=$(named sleep) && [[ $p ]]; do :; done; echo ok").out, "ok\n");
+    EXPECT_EQ(client_.run("until p=$(named sleep) && [[ $p ]]; do :; done; echo ok").out, "ok\n")
+        << client_.heard(channel_).end.error_number << " " << client_.heard(channel_).ended << client_.run("ls /proc; cat /proc/[0-9]*/cmdline | tr '\\0' ' '").out;
   }
   Connection& client() { return client_; }
   Heard& wait() { return client_.wait(channel_, seconds(10)); }
@@ -63,7 +64,7 @@ TEST_P(Helpers, StoppedMinderCannotHoldUpATimeout) {
 TEST_P(Helpers, KilledSpawnerIsReplaced) {
   Box box(GetParam());
   Victim victim(GetParam(), box);
-  victim.sh("kill -9 $(parent $(parent $p))");
+  victim.sh("s=$(parent $(parent $p)); kill -9 $s; while kill -0 $s; do :; done 2>/dev/null");
   Connection& client = victim.client();
   EXPECT_EQ(client.wait(client.start({.text = {}, .arguments = {"echo", "again"}})).out, "again\n");
   EXPECT_NE(victim.sh("echo $p").out, "\n") << "what was running goes on";

@@ -178,7 +178,7 @@ class Place:
             pass
         return False
 
-    def close(self):
+    def end_processes(self):
         for pid in descendants():
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -186,4 +186,7 @@ class Place:
                 pass
         time.sleep(0.1)
         reap()
+
+    def close(self):
+        self.end_processes()
         shutil.rmtree(self.root, ignore_errors=True)

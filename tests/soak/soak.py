@@ -17,6 +17,7 @@ MILLISECONDS = {"run": 15, "create": 60, "rm": 30, "sh": 15}
 def fail(place, what, details):
     print(f"FAILED: {what}: {details}")
     print(f"the state is in {place.home}")
+    place.end_processes()
     sys.exit(1)
 
 

@@ -130,7 +130,11 @@ Place::Place() {
   root_ = name;
   ensure(::chmod(root_.c_str(), 0755) == 0, root_);
   program_ = root_ + "/carrel";
-  ensure(fs::copy_file(binary(), program_), program_);
+  std::error_code failed;
+  if (!fs::copy_file(binary(), program_, failed)) {
+    ::rmdir(root_.c_str());
+    give_up("copy " + binary() + ": " + failed.message());
+  }
   ensure(::chmod(program_.c_str(), 0755) == 0, program_);
   for (As as : {As::kRoot, As::kUser}) {
     for (const std::string& path : {directory(as), home(as), work(as), temporary(as)}) {

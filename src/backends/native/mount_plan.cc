@@ -1,11 +1,14 @@
 #include "backends/native/mount_plan.h"
 
+#include <dirent.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <memory>
 #include <string_view>
 
 #include "protocol/boot.h"
@@ -253,6 +256,74 @@ void add_host_etc(Plan& plan, const HostTree& host) {
   }
 }
 
+struct CloseDir {
+  void operator()(DIR* dir) const { ::closedir(dir); }
+};
+
+// Calls `visit` with the name and the kind of each entry of a directory; false if it is none.
+template <typename Visit>
+bool each_entry(const std::string& path, Visit visit) {
+  std::unique_ptr<DIR, CloseDir> entries(::opendir(path.c_str()));
+  while (entries) {
+    const dirent* entry = ::readdir(entries.get());
+    if (entry == nullptr) {
+      return true;
+    }
+    const std::string name = entry->d_name;
+    struct stat info {};
+    if (name != "." && name != ".." && ::lstat((path + "/" + name).c_str(), &info) == 0) {
+      visit(name, info.st_mode);
+    }
+  }
+  return false;
+}
+
+// Shows one entry of an image at `path`: a directory or file as it is, read-only; a link as a link.
+void add_entry(Plan& plan, const policy::Spec& spec, const std::string& source,
+               const std::string& path, mode_t mode) {
+  if (S_ISLNK(mode)) {
+    std::array<char, 4096> target{};
+    ssize_t n = ::readlink(source.c_str(), target.data(), target.size());
+    if (n > 0) {
+      plan.link(path, std::string_view(target.data(), static_cast<std::size_t>(n)));
+    }
+  } else if (S_ISDIR(mode) && spec.root_mode == policy::RootMode::kThrowawayOverlay) {
+    plan.overlay(source, path);
+  } else if (S_ISDIR(mode)) {
+    plan.bind(source, path, protocol::kStepReadOnly);
+  } else if (S_ISREG(mode)) {
+    plan.bind(source, path, protocol::kStepReadOnly | protocol::kStepIsFile);
+  }
+}
+
+// An image in a directory belongs to whoever made it, so nothing can be created in it: its entries
+// are shown in a root of our own. What the sandbox brings itself is left out.
+Status add_directory_image(Plan& plan, const policy::Spec& spec, const std::string& source) {
+  constexpr std::array kOwn = {"proc", "sys", "dev", "tmp", "run", "var", "home", "root",
+                               "etc",  "mnt", "srv", "workspace"};
+  constexpr std::array kOwnEtc = {"passwd",      "group",      "hosts",
+                                  "hostname",    "resolv.conf", "machine-id",
+                                  "nsswitch.conf"};
+  auto is_one_of = [](const auto& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (!each_entry(source, [&](const std::string& name, mode_t mode) {
+        if (!is_one_of(kOwn, name)) {
+          add_entry(plan, spec, source + "/" + name, name, mode);
+        }
+      })) {
+    return Error{errno == ENOENT ? Code::kNotFound : Code::kSystem, errno,
+                 "Failed to create sandbox: image 'dir:" + source + "'", {}};
+  }
+  plan.directory("etc");
+  each_entry(source + "/etc", [&](const std::string& name, mode_t mode) {
+    if (!is_one_of(kOwnEtc, name)) {
+      add_entry(plan, spec, source + "/etc/" + name, "etc/" + name, mode);
+    }
+  });
+  return {};
+}
+
 // The staging directory is covered while the root is built, so it must not lead to the image.
 std::string choose_staging(const std::string& image) {
   for (const char* candidate : {"/sys", "/tmp", "/mnt", "/run", "/var", "/home"}) {
@@ -317,7 +388,7 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   empty.source = "empty";
   empty.mode = 0555;
   plan.add(empty);
-  if (from_directory || spec.root_mode == policy::RootMode::kThrowawayOverlay) {
+  if (spec.root_mode == policy::RootMode::kThrowawayOverlay) {
     plan.tmpfs(kUpperSlot, spec.limits.disk_bytes, "the writable root");
   }
   if (lifetime == Lifetime::kLongLived) {
@@ -326,7 +397,7 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   // Steps in the same directory follow one another: the guest keeps it open.
   const std::string home = "home/" + spec.user;
   if (from_directory) {
-    plan.overlay(source, "");
+    CARREL_TRY(add_directory_image(plan, spec, source));
   } else {
     add_host_image(plan, spec, host);
   }

@@ -55,8 +55,6 @@ Result<sandbox::ExecResult> run_once(storage::Home& home, const OneShot& job,
   UniqueFd mark;
   if (::geteuid() == 0 || !host.cgroups.hierarchies().empty()) {
     CARREL_ASSIGN(mark, home.claim_once(id));
-  }
-  if (!job.spec.cgroup_parent.empty()) {
     CARREL_TRY(write_all(mark.get(), job.spec.cgroup_parent));  // for whoever cleans up after us
   }
   auto launched = launch(home, host, std::move(request));
