@@ -54,7 +54,6 @@ class Connection {
   // Reads until that text is in the command's stdout; false when it takes too long.
   bool wait_for_output(std::uint32_t channel, const std::string& text);
   Heard run(const std::string& text) { return wait(sh(text)); }
-  [[nodiscard]] const Heard& heard(std::uint32_t channel) { return heard_[channel]; }
   void close() { stream_.close(); }
 
  private:
