@@ -163,24 +163,32 @@ void handle_line(Guest& guest, Shell& shell, std::string_view line) {
     }
     return;
   }
-  // Anything may have been written to this descriptor before the real answer, even on its line.
-  std::size_t at = line.find(shell.nonce);
-  if (shell.state != ShellState::kBusy || at == std::string_view::npos) {
+  if (shell.state != ShellState::kBusy) {
     return;
   }
-  line.remove_prefix(at + 16);
+  // Anything may have been written to this descriptor before the real answer, even on its line. An
+  // answer without a nonce is one of a shell whose command read it away: its last.
+  std::size_t at = line.find(shell.nonce);
+  bool bare = at == std::string_view::npos;
+  if (bare && !line.starts_with(' ')) {
+    return;
+  }
+  line.remove_prefix(bare ? 1 : at + 16);
   bool ran = line.starts_with(" 0 ");
   std::uint32_t status = 0;
   if (!(ran || line.starts_with("  ")) || !read_status(line, ran ? 3 : 2, status)) {
     return;
   }
-  if (!ran && !guest.commands[shell.command].again) {
+  if (!ran && !bare && !guest.commands[shell.command].again) {
     shell.unran = true;  // no descriptors left, for instance
     replace(shell);
     return;
   }
   shell.last_status = status & 255;
   note_directory(guest, shell, guest.commands[shell.command]);
+  if (bare) {
+    replace(shell);
+  }
   shell.state = ShellState::kIdle;
   finish(guest, shell, static_cast<int>(shell.last_status << 8));
   if (shell.report >= 0) {  // otherwise it is over

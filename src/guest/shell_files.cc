@@ -125,12 +125,12 @@ bool write_text(Shell& shell, const Command& command) {
        {head.view(), std::string_view(command.text, command.text_size + 1), tail.view()}) {
     if (fits) {
       memcpy(small + size, piece.data(), piece.size());
-    } else if (!write_at(shell.text, piece, size)) {
+    } else if (!write_at(shell.text_writer, piece, size)) {
       return false;
     }
     size += piece.size();
   }
-  return !fits || write_at(shell.text, {small, size}, 0);
+  return !fits || write_at(shell.text_writer, {small, size}, 0);
 }
 
 }  // namespace
@@ -182,13 +182,19 @@ int open_files(Guest& guest, Shell& shell) {
     return -errno;
   }
   unlinkat(shell.directory, "text", 0);
-  shell.text = openat(shell.directory, "text", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  shell.text_writer =
+      openat(shell.directory, "text", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   shell.text_size = 0;
+  if (shell.text_writer < 0) {
+    return -errno;
+  }
+  shell.text = openat(shell.directory, "text", O_RDONLY | O_CLOEXEC);
   return shell.text < 0 ? -errno : 0;
 }
 
 void close_files(Guest& guest, Shell& shell) {
-  for (int* fd : {&shell.directory, &shell.text, &shell.proc, &shell.fifo[0], &shell.fifo[1]}) {
+  for (int* fd : {&shell.directory, &shell.text, &shell.text_writer, &shell.proc, &shell.fifo[0],
+                  &shell.fifo[1]}) {
     guest.poller.close(*fd);
   }
 }
@@ -245,7 +251,7 @@ void take_back_outputs(Guest& guest, Shell& shell, std::uint32_t index) {
     shell.fifo[which] = stream.fd;
     set_output(guest, index, which, -1);
   }
-  if (shell.text_size > kKeptText && ftruncate(shell.text, 0) == 0) {
+  if (shell.text_size > kKeptText && ftruncate(shell.text_writer, 0) == 0) {
     shell.text_size = 0;
   }
 }

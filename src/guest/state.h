@@ -82,8 +82,9 @@ struct Shell {
   pid_t pid = 0;
   int report = -1;
   int control = -1;
-  int directory = -1;  // its private directory
-  int text = -1;       // the file there that it reads commands from; it shares the offset
+  int directory = -1;    // its private directory
+  int text = -1;         // the file there that it reads commands from; it shares the offset
+  int text_writer = -1;  // the same file, for the guest alone
   std::size_t text_size = 0;
   int proc = -1;                    // its directory in /proc
   std::array<int, 2> fifo{-1, -1};  // outputs that nobody else holds, for the next command

@@ -78,6 +78,18 @@ TEST_P(Shells, GarbageOnEveryDescriptorIsNoAnswer) {
   EXPECT_EQ(client.run("echo ok").out, "ok\n");
 }
 
+TEST_P(Shells, EveryDescriptorCanBeWrittenAndReadAway) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  Heard heard = client.run("for i in {3..1023}; do echo junk >&$i; done 2>/dev/null; (exit 6)");
+  EXPECT_EQ(heard.end.code, 6U);
+  EXPECT_LT(heard.took, seconds(5));
+  heard = client.run("for i in 197 199; do while read -r -u $i; do :; done; done; (exit 5)");
+  EXPECT_EQ(heard.end.code, 5U);
+  EXPECT_LT(heard.took, seconds(5));
+  EXPECT_EQ(client.run("echo ok").out, "ok\n");
+}
+
 TEST_P(Shells, PrivateFilesCannotBeTakenAway) {
   Box box(GetParam());
   Connection client(GetParam(), box);

@@ -270,6 +270,7 @@ Result<std::string> make_boot(const HostSetup& host, const LaunchRequest& reques
   identity.gid = kInnerId;
   identity.machine_id = storage::random_hex(32);
   identity.cpus = std::min(host.cpus, (request.spec.limits.cpu_millis + 999) / 1000);
+  CARREL_TRY(check_image(request.spec));
   CARREL_ASSIGN(MountPlan plan,
                 plan_mounts(request.spec, look_at_host(), identity, request.lifetime));
   return encode_boot(request, plan, prepared);

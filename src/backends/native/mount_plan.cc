@@ -260,14 +260,14 @@ struct CloseDir {
   void operator()(DIR* dir) const { ::closedir(dir); }
 };
 
-// Calls `visit` with the name and the kind of each entry of a directory; false if it is none.
+// Calls `visit` with the name and the kind of each entry of a directory.
 template <typename Visit>
-bool each_entry(const std::string& path, Visit visit) {
+void each_entry(const std::string& path, Visit visit) {
   std::unique_ptr<DIR, CloseDir> entries(::opendir(path.c_str()));
   while (entries) {
     const dirent* entry = ::readdir(entries.get());
     if (entry == nullptr) {
-      return true;
+      return;
     }
     const std::string name = entry->d_name;
     struct stat info {};
@@ -275,7 +275,6 @@ bool each_entry(const std::string& path, Visit visit) {
       visit(name, info.st_mode);
     }
   }
-  return false;
 }
 
 // Shows one entry of an image at `path`: a directory or file as it is, read-only; a link as a link.
@@ -298,7 +297,7 @@ void add_entry(Plan& plan, const policy::Spec& spec, const std::string& source,
 
 // An image in a directory belongs to whoever made it, so nothing can be created in it: its entries
 // are shown in a root of our own. What the sandbox brings itself is left out.
-Status add_directory_image(Plan& plan, const policy::Spec& spec, const std::string& source) {
+void add_directory_image(Plan& plan, const policy::Spec& spec, const std::string& source) {
   constexpr std::array kOwn = {"proc", "sys", "dev", "tmp", "run", "var", "home", "root",
                                "etc",  "mnt", "srv", "workspace"};
   constexpr std::array kOwnEtc = {"passwd",      "group",      "hosts",
@@ -307,21 +306,17 @@ Status add_directory_image(Plan& plan, const policy::Spec& spec, const std::stri
   auto is_one_of = [](const auto& names, const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
-  if (!each_entry(source, [&](const std::string& name, mode_t mode) {
-        if (!is_one_of(kOwn, name)) {
-          add_entry(plan, spec, source + "/" + name, name, mode);
-        }
-      })) {
-    return Error{errno == ENOENT ? Code::kNotFound : Code::kSystem, errno,
-                 "Failed to create sandbox: image 'dir:" + source + "'", {}};
-  }
+  each_entry(source, [&](const std::string& name, mode_t mode) {
+    if (!is_one_of(kOwn, name)) {
+      add_entry(plan, spec, source + "/" + name, name, mode);
+    }
+  });
   plan.directory("etc");
   each_entry(source + "/etc", [&](const std::string& name, mode_t mode) {
     if (!is_one_of(kOwnEtc, name)) {
       add_entry(plan, spec, source + "/etc/" + name, "etc/" + name, mode);
     }
   });
-  return {};
 }
 
 // The staging directory is covered while the root is built, so it must not lead to the image.
@@ -338,6 +333,22 @@ std::string choose_staging(const std::string& image) {
 }
 
 }  // namespace
+
+Status check_image(const policy::Spec& spec) {
+  if (!spec.image.starts_with("dir:")) {
+    return {};
+  }
+  struct stat info {};
+  if (::stat(spec.image.c_str() + 4, &info) != 0) {
+    return Error{errno == ENOENT ? Code::kNotFound : Code::kSystem, errno,
+                 "Failed to create sandbox: image '" + spec.image + "'", {}};
+  }
+  if (!S_ISDIR(info.st_mode)) {
+    return Error{Code::kInvalid, 0,
+                 "Failed to create sandbox: image '" + spec.image + "' is not a directory", {}};
+  }
+  return {};
+}
 
 HostTree look_at_host() {
   HostTree host;
@@ -397,7 +408,7 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   // Steps in the same directory follow one another: the guest keeps it open.
   const std::string home = "home/" + spec.user;
   if (from_directory) {
-    CARREL_TRY(add_directory_image(plan, spec, source));
+    add_directory_image(plan, spec, source);
   } else {
     add_host_image(plan, spec, host);
   }

@@ -38,6 +38,9 @@ struct Identity {
 
 HostTree look_at_host();
 
+// Whether the image that the spec names is there.
+Status check_image(const policy::Spec& spec);
+
 Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
                               const Identity& identity, Lifetime lifetime);
 

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 #include <string_view>
@@ -140,15 +143,23 @@ TEST(MountPlan, NoStepNamesAHostPathOutsideTheImage) {
 }
 
 TEST(MountPlan, ImageFromADirectoryTakesNothingOfTheHostsOwn) {
+  char name[] = "/tmp/carrel-image-XXXXXX";
+  const std::string image = ::mkdtemp(name);
+  for (const char* folder : {"usr", "etc", "etc/extra", "home", "proc", "var"}) {
+    std::filesystem::create_directory(image + "/" + folder);
+  }
+  std::ofstream(image + "/etc/passwd") << "root::0:0::/:/bin/sh\n";
   policy::Spec spec;
-  spec.image = "dir:/srv/image";
+  spec.image = "dir:" + image;
   std::vector<std::string> sources;
   for (const Step& step : steps_of(spec)) {
     if (step.kind() == StepKind::kBind || step.kind() == StepKind::kOverlay) {
       sources.push_back(step.source + " at " + step.path);
     }
   }
-  EXPECT_EQ(sources, std::vector<std::string>{"/srv/image at "});
+  std::filesystem::remove_all(image);
+  EXPECT_THAT(sources, ::testing::UnorderedElementsAre(image + "/usr at usr",
+                                                       image + "/etc/extra at etc/extra"));
 }
 
 TEST(MountPlan, ThisHostGivesOnlyWhatIsDocumented) {
