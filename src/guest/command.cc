@@ -57,7 +57,9 @@ void free_command(Guest& guest, std::uint32_t index) {
   guest.poller.close(command.input);
   free(command.pending);
   free(command.text);
-  free(command.cwd);
+  if (command.cwd != command.near_cwd) {
+    free(command.cwd);
+  }
   command = Command();
 }
 

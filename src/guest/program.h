@@ -17,11 +17,13 @@ struct ProgramIo {
   int input = -1;
   int output = -1;
   int error = -1;
+  int wake = -1;       // shell: becomes kShellWake
   int text = -1;       // shell: becomes kShellText
   int control = -1;    // shell: becomes kShellControl
   int directory = -1;  // shell: becomes kShellDirectory
 };
 
+inline constexpr int kShellWake = 196;
 inline constexpr int kShellText = 197;
 inline constexpr int kShellControl = 198;
 inline constexpr int kShellDirectory = 199;

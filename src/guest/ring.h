@@ -12,7 +12,7 @@ namespace carrel::guest {
 
 // The newest bytes of a stream, with offsets from its beginning. Memory is taken when the first
 // byte comes and given back by reset(). A stream that is a few bytes long costs a few bytes: only
-// what does not fit there gets the whole ring.
+// what does not fit there gets the whole ring. Not to be copied once it has bytes.
 class Ring {
  public:
   static constexpr std::size_t kCapacity = 256U << 10;
@@ -40,7 +40,7 @@ class Ring {
 
   // The first bytes of the stream, at most kFew. False when there is no memory.
   bool begin(std::string_view bytes) {
-    few_ = static_cast<char*>(malloc(bytes.size()));
+    few_ = bytes.size() <= sizeof near_ ? near_ : static_cast<char*>(malloc(bytes.size()));
     if (few_ == nullptr) {
       return false;
     }
@@ -62,9 +62,8 @@ class Ring {
     if (data_ != nullptr) {
       munmap(data_, kCapacity);
     }
-    free(few_);
+    forget_few();
     data_ = nullptr;
-    few_ = nullptr;
     end_ = 0;
   }
 
@@ -78,14 +77,21 @@ class Ring {
     data_ = static_cast<char*>(memory);
     if (few_ != nullptr) {
       memcpy(data_, few_, static_cast<std::size_t>(end_));
-      free(few_);
-      few_ = nullptr;
+      forget_few();
     }
     return true;
   }
 
+  void forget_few() {
+    if (few_ != near_) {
+      free(few_);
+    }
+    few_ = nullptr;
+  }
+
   char* data_ = nullptr;
   char* few_ = nullptr;
+  char near_[128] = {};
   std::uint64_t end_ = 0;
 };
 

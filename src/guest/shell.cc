@@ -2,12 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/sockios.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "guest/command.h"
@@ -63,12 +61,13 @@ void begin(Guest& guest, Shell& shell, std::uint32_t index) {
     shell.restarted = false;
   }
   make_nonce(shell.nonce);
-  // The shell may be gone: that is told by its report.
-  if (!lay_out(guest, shell, index) ||
-      (send(shell.control, "\n", 1, MSG_NOSIGNAL) != 1 && errno != EPIPE && errno != ECONNRESET)) {
+  if (!lay_out(guest, shell, index)) {
     int reason = errno;
     replace(shell);
     note_not_started(guest, index, reason);
+  } else if (write(shell.wake, "\n", 1) != 1) {
+    shell.unran = true;  // it closed its side
+    replace(shell);
   }
 }
 
@@ -100,10 +99,16 @@ void run_next(Guest& guest, Shell& shell) {
 
 // Where the shell stands, as the kernel tells it. When it is gone: where the next one begins.
 void note_directory(const Guest& guest, const Shell& shell, Command& command) {
-  char path[protocol::kMaxPath];
-  ssize_t n = shell.proc < 0 ? -1 : readlinkat(shell.proc, "cwd", path, sizeof path);
-  command.cwd = n > 0 ? strndup(path, static_cast<std::size_t>(n))
-                      : strndup(guest.boot.workdir.data(), guest.boot.workdir.size());
+  char buffer[protocol::kMaxPath];
+  ssize_t n = shell.proc < 0 ? -1 : readlinkat(shell.proc, "cwd", buffer, sizeof buffer);
+  std::string_view path =
+      n > 0 ? std::string_view(buffer, static_cast<std::size_t>(n)) : guest.boot.workdir;
+  bool near = path.size() < sizeof command.near_cwd;
+  command.cwd = near ? command.near_cwd : static_cast<char*>(malloc(path.size() + 1));
+  if (command.cwd != nullptr) {
+    memcpy(command.cwd, path.data(), path.size());
+    command.cwd[path.size()] = '\0';
+  }
 }
 
 void finish(Guest& guest, Shell& shell, int wait_status) {
@@ -202,8 +207,6 @@ bool hear(Guest& guest, Shell& shell) {
   ssize_t n = read(shell.control, buffer, sizeof buffer);
   if (n <= 0) {
     if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-      // It left; this error says that it did so without having read what it was sent.
-      shell.unran = shell.unran || (n < 0 && errno == ECONNRESET);
       shell.unfit = true;
       guest.poller.close(shell.control);
     }
@@ -229,7 +232,7 @@ bool hear(Guest& guest, Shell& shell) {
 // Whether the shell has not yet read that there is a command.
 bool has_unread(const Shell& shell) {
   int waiting = 0;
-  return shell.control >= 0 && ioctl(shell.control, SIOCOUTQ, &waiting) == 0 && waiting > 0;
+  return shell.wake >= 0 && ioctl(shell.wake, FIONREAD, &waiting) == 0 && waiting > 0;
 }
 
 }  // namespace
@@ -300,7 +303,6 @@ void on_shell_report(Guest& guest, std::uint32_t index) {
   while (shell.control >= 0 && hear(guest, shell)) {
   }
   bool starting = shell.state == ShellState::kStarting;
-  // A job that outlives the shell can keep its side of the socket open.
   bool again = (shell.unran || has_unread(shell)) && queue_again(guest, shell);
   guest.poller.close(shell.control);
   shell.state = ShellState::kFree;

@@ -20,7 +20,7 @@ namespace {
 // What bash runs. It is one line, so that a command's errors say "line 1", and it is parsed once,
 // so that aliases cannot change it.
 //
-// First the three descriptors become close-on-exec, so that no program that a command starts has
+// First the four descriptors become close-on-exec, so that no program that a command starts has
 // them: bash keeps the copies that it makes for a redirection that way (the first is 10), and
 // passes it on when one is duplicated. Such descriptors it protects from a command's exec, too.
 //
@@ -35,16 +35,17 @@ namespace {
 // command, and bash exits with the status of the last one. The loop's own condition ends it when
 // nothing is executed any more (set -n): it spoils the kind that each round must read anew.
 constexpr std::string_view kDriver =
-    "{ exec 196>&10; } 198>&-; exec 198>&196 196>&-; "
-    "{ exec 196<&10; } 197<&-; exec 197<&196 196<&-; "
-    "{ exec 196<&10; } 199<&-; exec 199<&196 196<&-; "
+    "{ exec 195<&10; } 196<&-; exec 196<&195 195<&-; "
+    "{ exec 195<&10; } 197<&-; exec 197<&195 195<&-; "
+    "{ exec 195>&10; } 198>&-; exec 198>&195 195>&-; "
+    "{ exec 195<&10; } 199<&-; exec 199<&195 195<&-; "
     "__carrel_status() { builtin return \"$1\"; return \"$1\"; }; readonly -f __carrel_status; "
     "shopt -s expand_aliases; "
     "for ((__carrel[0] = 0; __carrel[0] >= 0 && (__carrel[0] = -1);)); do "
     "__carrel_last=$?; "
     "if builtin mapfile -d '' -t -n 1 -u 197 __carrel_nonce && "
     "builtin echo \" ${__carrel_nonce[0]-} ${__carrel[2]-} $__carrel_last\" >&198; then "
-    "builtin eval && builtin mapfile -n 1 -u 198 __carrel_go && "
+    "builtin eval && builtin mapfile -n 1 -u 196 __carrel_go && "
     "builtin mapfile -d '' -t -n 2 -u 197 __carrel; "
     "case ${__carrel[0]-} in "
     "0) builtin eval \"${__carrel[1]}\" </dev/null >/proc/self/fd/199/out "
@@ -193,8 +194,8 @@ int open_files(Guest& guest, Shell& shell) {
 }
 
 void close_files(Guest& guest, Shell& shell) {
-  for (int* fd : {&shell.directory, &shell.text, &shell.text_writer, &shell.proc, &shell.fifo[0],
-                  &shell.fifo[1]}) {
+  for (int* fd : {&shell.directory, &shell.text, &shell.text_writer, &shell.wake, &shell.proc,
+                  &shell.fifo[0], &shell.fifo[1]}) {
     guest.poller.close(*fd);
   }
 }

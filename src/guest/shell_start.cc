@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "guest/command.h"
@@ -15,7 +14,7 @@ namespace carrel::guest {
 namespace {
 
 // Has the spawner start a bash on these descriptors. 0 or a negative errno.
-int spawn_bash(Guest& guest, Shell& shell, int control, int report) {
+int spawn_bash(Guest& guest, const Shell& shell, int wake, int control, int report) {
   static constexpr char kArguments[] = "bash\0--noprofile\0--norc\0-c\0";
   char arguments[4096];
   std::size_t size = 0;
@@ -33,7 +32,7 @@ int spawn_bash(Guest& guest, Shell& shell, int control, int report) {
   protocol::write_start(writer, start);
 
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  ProgramIo io{null, null, null, shell.text, control, shell.directory};
+  ProgramIo io{null, null, null, wake, shell.text, control, shell.directory};
   int result = spawn(guest, {reinterpret_cast<const char*>(payload), writer.size()}, io, report);
   close(null);
   return result;
@@ -59,20 +58,22 @@ Shell* find_shell(Guest& guest, std::string_view name) {
 }
 
 int start_shell(Guest& guest, Shell& shell) {
+  int wake[2] = {-1, -1};
   int control[2] = {-1, -1};
   int report[2] = {-1, -1};
   int result = open_files(guest, shell);
-  if (result == 0 && (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control) != 0 ||
-                      pipe2(report, O_CLOEXEC) != 0)) {
-    result = -errno;
+  for (int* ends : {wake, control, report}) {
+    if (result == 0 && pipe2(ends, O_CLOEXEC) != 0) {
+      result = -errno;
+    }
   }
   if (result == 0) {
-    result = spawn_bash(guest, shell, control[1], report[1]);
+    result = spawn_bash(guest, shell, wake[0], control[1], report[1]);
   }
-  for (int fd :
-       {control[1], report[1], result < 0 ? control[0] : -1, result < 0 ? report[0] : -1}) {
-    if (fd >= 0) {
-      close(fd);
+  for (int* fd : {&wake[0], &control[1], &report[1], &wake[1], &control[0], &report[0]}) {
+    // The last three are the guest's own.
+    if (*fd >= 0 && (result < 0 || (fd != &wake[1] && fd != &control[0] && fd != &report[0]))) {
+      close(*fd);
     }
   }
   if (result < 0) {
@@ -81,6 +82,7 @@ int start_shell(Guest& guest, Shell& shell) {
   }
   fcntl(control[0], F_SETFL, O_NONBLOCK);
   fcntl(report[0], F_SETFL, O_NONBLOCK);
+  shell.wake = wake[1];
   shell.control = control[0];
   shell.report = report[0];
   shell.minder = 0;

@@ -70,7 +70,8 @@ struct Command {
   char title[81] = {};
   std::array<OutputStream, 2> output;
   protocol::Exit end;
-  char* cwd = nullptr;  // shell: its directory afterwards
+  char* cwd = nullptr;  // shell: its directory afterwards; in `near_cwd` if it fits there
+  char near_cwd[96] = {};
 };
 
 enum class ShellState : std::uint8_t { kFree, kStarting, kIdle, kBusy };
@@ -81,7 +82,8 @@ struct Shell {
   pid_t minder = 0;
   pid_t pid = 0;
   int report = -1;
-  int control = -1;
+  int wake = -1;         // a byte says that there is a command
+  int control = -1;      // what the shell says
   int directory = -1;    // its private directory
   int text = -1;         // the file there that it reads commands from; it shares the offset
   int text_writer = -1;  // the same file, for the guest alone

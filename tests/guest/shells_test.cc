@@ -37,13 +37,15 @@ TEST_P(Shells, ClosedControlDescriptorsCostOnlyTheShell) {
   Box box(GetParam());
   Connection client(GetParam(), box);
   for (const char* text :
-       {"exec 197>&-",
+       {"exec 196<&-",
+        "exec 196</dev/zero",
+        "exec 197>&-",
         "exec 198>&-",
         "exec 199>&-",
         "exec 197</dev/zero",
         "exec 198</dev/zero",
         "exec 199</",
-        "exec 197<&- 198<&- 199<&- 10<&- 11<&- 12<&-",
+        "exec 196<&- 197<&- 198<&- 199<&- 10<&- 11<&- 12<&-",
         "for f in /proc/$BASHPID/fd/*; do f=${f##*/}; exec {f}<&-; done 2>/dev/null",
         "enable -n eval",
         "enable -n mapfile",
