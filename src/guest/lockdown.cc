@@ -117,9 +117,9 @@ bool set_up_identity(const protocol::Boot& boot, Failure& failure) {
 }
 
 bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, Failure& failure) {
-  // CRITICAL: every mount made so far is locked by this: below it nothing can be unmounted or
-  // uncovered, whatever capability somebody might get there.
-  if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
+  // CRITICAL: the mounts, the network and everything else made so far belong to the user namespace
+  // that is left here. No capability that somebody might get below counts for them.
+  if (unshare(CLONE_NEWUSER) != 0) {
     return failure.at("make", "the inner user namespace", -errno);
   }
   if (write_file(AT_FDCWD, "/proc/self/setgroups", "deny") != 0 ||
@@ -127,14 +127,10 @@ bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, Failure& failur
       !write_id_map("/proc/self/uid_map", boot.uid)) {
     return failure.at("map", "the inner user", -errno);
   }
-  for (const char* name :
-       {"max_user_namespaces", "max_mnt_namespaces", "max_pid_namespaces", "max_net_namespaces",
-        "max_ipc_namespaces", "max_uts_namespaces", "max_cgroup_namespaces",
-        "max_time_namespaces"}) {
-    int result = write_file(built.proc_sys_user, name, "0");
-    if (result < 0 && result != -ENOENT) {  // time namespaces are newer than the rest
-      return failure.at("forbid namespaces through", name, result);
-    }
+  // CRITICAL: a user namespace is the only one that can be made without a capability, and here is
+  // nobody who has one.
+  if (int result = write_file(built.proc_sys_user, "max_user_namespaces", "0"); result < 0) {
+    return failure.at("forbid", "user namespaces", result);
   }
   if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || !drop_capabilities()) {
     return failure.at("drop", "the capabilities", -errno);

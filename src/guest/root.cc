@@ -55,6 +55,10 @@ class RootBuilder {
 
  private:
   enum class Pass { kTmpfs, kRest };
+  struct Cover {
+    int mounted = -1;  // what the others are cloned from
+    int next = -1;     // one that is not used yet
+  };
 
   bool follow_plan(Pass pass) {
     protocol::Reader plan(
@@ -273,30 +277,39 @@ class RootBuilder {
   // Hides a file or a directory behind an empty one that nobody can write to (/dev/null would take
   // what is written). The first cover is prepared, the others are clones of it as it is mounted.
   bool mask(const MountStep& step) {
-    struct stat info {};
-    int result = tree_.look(info);
-    if (result == -ENOENT ||
-        (result == 0 && (step.flags & protocol::kStepOptional) != 0 && out_of_reach(info))) {
-      return true;
+    if ((step.flags & protocol::kStepOptional) != 0) {
+      struct stat info {};
+      int result = tree_.look(info);
+      if (result == -ENOENT || (result == 0 && out_of_reach(info))) {
+        return true;
+      }
     }
-    bool directory = S_ISDIR(info.st_mode);
-    int& first = directory ? empty_directory_ : empty_file_;
-    int cover;
+    bool file = (step.flags & protocol::kStepIsFile) != 0;
+    Cover& cover = file ? empty_file_ : empty_directory_;
+    if (cover.next < 0) {
+      cover.next = cover.mounted >= 0 ? open_tree(cover.mounted, "", kCloneTree | kAtEmptyPath)
+                   : file             ? make_text(step.slot, {})
+                                      : make_empty_directory(step);
+    }
+    int result = cover.next < 0 ? cover.next : tree_.try_put(cover.next);
+    if (result == -ENOENT) {
+      return true;  // there is nothing to hide; the cover is for the next one
+    }
     if (result < 0) {
-      cover = result;
-    } else if (first >= 0) {
-      cover = open_tree(first, "", kCloneTree | kAtEmptyPath);
-    } else if (directory) {
-      source_.set(step.source);
-      cover = make_cover(open_tree(built_.tmpfs[step.slot], source_.c_str(), kCloneTree));
+      return failure_.at("hide", step.path, result);
+    }
+    if (cover.mounted < 0) {
+      cover.mounted = cover.next;
     } else {
-      cover = make_text(step.slot, {});
+      close(cover.next);
     }
-    if (first < 0 && cover >= 0) {
-      first = fcntl(cover, F_DUPFD_CLOEXEC, 0);
-    }
-    result = cover < 0 ? cover : tree_.put(cover);
-    return result >= 0 || failure_.at("hide", step.path, result);
+    cover.next = -1;
+    return true;
+  }
+
+  int make_empty_directory(const MountStep& step) {
+    source_.set(step.source);
+    return make_cover(open_tree(built_.tmpfs[step.slot], source_.c_str(), kCloneTree));
   }
 
   // Whether the kernel itself refuses this file to everybody in the sandbox: it belongs to a user
@@ -404,9 +417,11 @@ class RootBuilder {
       return failure_.at("check", "the new root", -EXDEV);
     }
     tree_.end();
-    for (int fd : {empty_file_, empty_directory_}) {
-      if (fd >= 0) {
-        close(fd);
+    for (const Cover& cover : {empty_file_, empty_directory_}) {
+      for (int fd : {cover.mounted, cover.next}) {
+        if (fd >= 0) {
+          close(fd);
+        }
       }
     }
     return true;
@@ -417,8 +432,8 @@ class RootBuilder {
   Failure& failure_;
   Tree tree_;
   Name source_;
-  int empty_file_ = -1;       // mounted; what the next covers are cloned from
-  int empty_directory_ = -1;
+  Cover empty_file_;
+  Cover empty_directory_;
   unsigned overlays_ = 0;
   unsigned texts_ = 0;
 };

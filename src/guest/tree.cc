@@ -100,13 +100,18 @@ int Tree::clone() {
 }
 
 int Tree::put(int mount) {
+  int result = try_put(mount);
+  close(mount);
+  return result;
+}
+
+int Tree::try_put(int mount) {
   constexpr unsigned kFromDescriptor = 4;  // MOVE_MOUNT_F_EMPTY_PATH
   int result = open_parent();
   if (result >= 0 &&
       syscall(SYS_move_mount, mount, "", parent_, leaf_, kFromDescriptor) != 0) {
     result = -errno;
   }
-  close(mount);
   // A directory that was opened there before, or below, lies beneath the mount now.
   std::string_view covered = path_.view();
   if (parent_path_.view().substr(0, covered.size()) == covered) {

@@ -50,8 +50,9 @@ class Tree {
   int look(struct stat& info);
   // A detached copy of what is mounted there.
   int clone();
-  // Mounts `mount` there, and closes it.
+  // Mounts `mount` there; put() closes it, too.
   int put(int mount);
+  int try_put(int mount);
 
  private:
   int open_parent();

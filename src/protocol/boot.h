@@ -30,7 +30,8 @@ enum class StepKind : std::uint8_t {
   kDevice = 8,     // bind the host's device node `source`, checked to be `size` (its number)
   kProc = 9,       // a new proc at `path`
   kDevpts = 10,    // a new devpts at `path`
-  kMask = 11,      // hide `path`, if it exists, behind an empty file or directory
+  kMask = 11,      // hide `path`, if it exists, behind an empty directory or (kStepIsFile) file;
+                   // kStepOptional: unless nobody in the sandbox could open it anyway
   kReadOnly = 12,  // make what is at `path` read-only
   kOverlay = 13,   // the host's directory `source` under a throw-away upper from `slot`, at `path`
   kSealRoot = 14,  // make the root itself read-only

@@ -132,21 +132,20 @@ int wait_for_image(int control) {
   return image;
 }
 
-// The guest is not root in its namespace, so it keeps its capabilities across exec only as ambient
-// ones. It gives them up when the room is built.
+// The guest is not root in its namespace, so it keeps capabilities across exec only as ambient
+// ones. These are what it builds the room with; it gives them up when that is done.
 long keep_capabilities() {
+  constexpr int kKept[] = {CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_SETPCAP, CAP_DAC_OVERRIDE};
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct sets[2] = {};
-  long result = call(SYS_capget, &header, &sets[0]);
-  for (__user_cap_data_struct& set : sets) {
-    set.inheritable = set.permitted;
+  for (int capability : kKept) {
+    __user_cap_data_struct& set = sets[capability / 32];
+    set.effective = set.permitted = set.inheritable |= 1U << (capability % 32);
   }
-  result = result != 0 ? result : call(SYS_capset, &header, &sets[0]);
-  for (long capability = 0; result == 0 && capability < 64; ++capability) {
-    const unsigned held = sets[capability / 32].permitted >> (capability % 32) & 1U;
-    if (held != 0) {
-      result = call(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability);
-    }
+  long result = call(SYS_capset, &header, &sets[0]);
+  for (int capability : kKept) {
+    result = result != 0 ? result
+                         : call(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability);
   }
   return result;
 }

@@ -21,7 +21,7 @@ using protocol::MountStep;
 using protocol::StepKind;
 
 constexpr std::uint8_t kDiskSlot = 0;   // /workspace and HOME
-constexpr std::uint8_t kTmpSlot = 1;    // /tmp, /dev/shm, /run, /var/tmp
+constexpr std::uint8_t kTmpSlot = 1;    // /tmp, /dev/shm
 constexpr std::uint8_t kUpperSlot = 2;  // what is written to a writable root
 constexpr std::uint8_t kGuestSlot = 3;  // the shells' pipes
 constexpr std::uint64_t kGuestTmpfsBytes = 16U << 20;
@@ -29,15 +29,14 @@ constexpr std::uint64_t kGuestTmpfsBytes = 16U << 20;
 // What a program can read in /proc beyond its own processes and that tells about the host. These
 // are hidden in every sandbox.
 constexpr std::array kHiddenFiles = {
-    "kcore",     "keys",       "key-users", "kallsyms",    "sysrq-trigger", "timer_list",
-    "modules",   "interrupts", "softirqs",  "sched_debug", "schedstat",     "timer_stats",
-    "vmstat",    "zoneinfo",   "buddyinfo", "diskstats",   "partitions",    "swaps",
-    "config.gz", "mtrr",       "latency_stats"};
+    "keys",      "key-users", "kallsyms",   "modules",  "interrupts", "softirqs",  "sched_debug",
+    "schedstat", "vmstat",    "zoneinfo",   "buddyinfo", "diskstats", "partitions", "swaps",
+    "config.gz", "mtrr",      "timer_stats", "latency_stats"};
 // The kernel opens these to the host's root only, and there is nobody with its id in a sandbox.
 // They are hidden where that is not so; every mount less makes the sandbox start sooner.
-constexpr std::array kPrivateFiles = {"kmsg",  "kpagecount", "kpageflags", "kpagecgroup",
-                                      "iomem", "ioports",    "slabinfo",   "vmallocinfo",
-                                      "pagetypeinfo"};
+constexpr std::array kPrivateFiles = {"kcore",      "kmsg",        "kpagecount",  "kpageflags",
+                                      "kpagecgroup", "iomem",      "ioports",     "slabinfo",
+                                      "vmallocinfo", "timer_list", "pagetypeinfo", "sysrq-trigger"};
 constexpr std::array kHiddenDirectories = {"acpi", "asound", "scsi", "bus",
                                            "fs",   "irq",    "driver", "dynamic_debug", "pressure"};
 
@@ -208,10 +207,11 @@ std::string stat_text(std::uint32_t cpus) {
 // What tells about the host in the new proc is hidden or replaced by text of the sandbox's own.
 void cover_proc(Plan& plan, const policy::Spec& spec, const Identity& identity) {
   for (const char* name : kHiddenFiles) {
-    plan.simple(StepKind::kMask, std::string("proc/") + name);
+    plan.simple(StepKind::kMask, std::string("proc/") + name, protocol::kStepIsFile);
   }
   for (const char* name : kPrivateFiles) {
-    plan.simple(StepKind::kMask, std::string("proc/") + name, protocol::kStepOptional);
+    plan.simple(StepKind::kMask, std::string("proc/") + name,
+                protocol::kStepIsFile | protocol::kStepOptional);
   }
   for (const char* name : kHiddenDirectories) {
     plan.simple(StepKind::kMask, std::string("proc/") + name);
@@ -373,8 +373,7 @@ HostTree look_at_host() {
   for (const char* name : {"alternatives", "ssl/certs"}) {
     host.etc_directories.emplace_back(name);
   }
-  for (const char* name : {"ld.so.cache", "ssl/openssl.cnf", "localtime", "mime.types", "services",
-                           "protocols"}) {
+  for (const char* name : {"ld.so.cache", "ssl/openssl.cnf", "localtime", "services", "protocols"}) {
     struct stat info {};
     const std::string path = std::string("/etc/") + name;
     if (::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
@@ -412,19 +411,16 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   } else {
     add_host_image(plan, spec, host);
   }
-  for (const char* name : {"etc", "var", "dev", "home", "mnt", "opt", "srv", "sys", "workspace",
-                           "tmp", "run"}) {
+  for (const char* name : {"etc", "var", "dev", "home", "opt", "sys", "workspace", "tmp", "run"}) {
     plan.directory(name);
   }
   plan.directory("root", 0700);
   plan.attach(kDiskSlot, "workspace", "workspace", 0755);
   plan.attach(kTmpSlot, "tmp", "tmp", 01777);
-  plan.attach(kTmpSlot, "run", "run", 0755, protocol::kStepNoExec);
   plan.simple(StepKind::kProc, "proc");
   plan.directory(home);
   plan.attach(kDiskSlot, "home", home, 0755);
-  plan.directory("var/tmp");
-  plan.attach(kTmpSlot, "var-tmp", "var/tmp", 01777);
+  plan.link("var/tmp", "../tmp");
   if (!spec.code.empty()) {
     plan.replace(kDiskSlot, "workspace/code", spec.code, protocol::kStepIsFile);
   }
@@ -434,7 +430,7 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   }
   add_dev(plan);
   cover_proc(plan, spec, identity);
-  result.writable = {"/workspace", "/" + home, "/tmp", "/dev/shm", "/run", "/var/tmp"};
+  result.writable = {"/workspace", "/" + home, "/tmp", "/dev/shm"};
   if (spec.root_mode == policy::RootMode::kReadOnly) {
     plan.simple(StepKind::kSealRoot, "");
   }
