@@ -15,11 +15,14 @@ namespace carrel::cli {
 
 namespace {
 
-policy::HostFacts host_facts() {
+policy::HostFacts host_facts(const policy::Spec& spec) {
   policy::HostFacts facts;
   facts.memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
                        static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  facts.cpus = static_cast<std::uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  facts.cpus = 1;
+  if (spec.limits.cpu_millis > 1000) {  // to ask takes a file that is not read otherwise
+    facts.cpus = static_cast<std::uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  }
   return facts;
 }
 
@@ -41,7 +44,7 @@ Result<policy::Spec> sandbox_spec(const Arguments& arguments, policy::Operation 
     return text.error();
   }
   CARREL_TRY(apply_settings(arguments, spec));
-  CARREL_TRY(policy::validate(spec, host_facts()));
+  CARREL_TRY(policy::validate(spec, host_facts(spec)));
   return spec;
 }
 

@@ -9,7 +9,7 @@ namespace carrel::guest {
 // Phase 4: what only a guest with capabilities can do: hostname, keyring.
 bool set_up_identity(const protocol::Boot& boot, Failure& failure);
 
-// The second, less privileged user and mount namespace; no namespaces can be made below it. Then
+// The second, less privileged user namespace; none can be made below it. Then
 // the guest gives up every capability for good and becomes undumpable. Its own system call filter
 // comes last.
 bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, Failure& failure);

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,8 @@
 #include <string_view>
 
 #include "guest/command.h"
+#include "guest/helper.h"
 #include "guest/lockdown.h"
-#include "guest/network.h"
 #include "guest/root.h"
 #include "guest/runtime.h"
 #include "guest/server.h"
@@ -19,13 +20,11 @@
 #include "protocol/frame.h"
 
 // The first process of every sandbox. It is executed from a sealed memory file with one descriptor,
-// the stream of its maker, and builds the room around itself. Its only argument, if there is one,
-// is kMakeNetwork: then it is still in its maker's network.
+// the stream of its maker, and builds the room around itself.
 namespace carrel::guest {
 namespace {
 
 constexpr int kControl = 3;
-constexpr std::string_view kMakeNetwork = "make-network";
 
 struct Received {
   char* payload = nullptr;
@@ -50,11 +49,11 @@ bool read_exactly(void* out, std::size_t size) {
   return true;
 }
 
-// The boot frame; its header carries the descriptors.
-bool receive_boot(Received& boot) {
+// A frame of this type; its header carries the descriptors.
+bool receive(protocol::FrameType type, Received& frame) {
   unsigned char head[protocol::kHeaderSize];
   struct iovec data {head, sizeof head};
-  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof boot.descriptors)];
+  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof frame.descriptors)];
   struct msghdr message {};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
@@ -65,18 +64,18 @@ bool receive_boot(Received& boot) {
     return false;
   }
   if (struct cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr) {
-    boot.count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    memcpy(boot.descriptors, CMSG_DATA(header), boot.count * sizeof(int));
+    frame.count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    memcpy(frame.descriptors, CMSG_DATA(header), frame.count * sizeof(int));
   }
   protocol::FrameHeader header;
   if (!protocol::parse_header(std::span<const unsigned char, protocol::kHeaderSize>(head),
                               protocol::kMaxPayload, header) ||
-      header.type != protocol::FrameType::kBoot) {
+      header.type != type) {
     return false;
   }
-  boot.size = header.size;
-  boot.payload = static_cast<char*>(malloc(boot.size + 1));
-  return boot.payload != nullptr && read_exactly(boot.payload, boot.size);
+  frame.size = header.size;
+  frame.payload = static_cast<char*>(malloc(frame.size + 1));
+  return frame.payload != nullptr && read_exactly(frame.payload, frame.size);
 }
 
 [[noreturn]] void give_up(const Failure& failure) {
@@ -95,20 +94,34 @@ bool receive_boot(Received& boot) {
   _exit(1);
 }
 
-bool listen_and_watch(Guest& guest, const Received& received, Failure& failure) {
-  std::size_t used = 0;
+// Takes what came with the boot frame: the listener, and the files of the control groups. The guest
+// joins its own groups here, before the namespace that makes the outside invisible.
+bool take_descriptors(Guest& guest, const Received& received, Failure& failure) {
+  const int* next = received.descriptors;
   if ((guest.boot.flags & protocol::kBootListener) != 0) {
-    guest.listener = received.descriptors[used++];
+    guest.listener = *next++;
     // The guest itself listens, so that a client's SO_PEERCRED names the guest.
     if (listen(guest.listener, 64) != 0) {
       return failure.at("listen on", "the sandbox's socket", -errno);
     }
     fcntl(guest.listener, F_SETFL, O_NONBLOCK);
   }
-  guest.join_count = guest.boot.join_descriptors;
-  for (std::uint32_t i = 0; i < guest.join_count; ++i) {
-    guest.join[i] = received.descriptors[used++];
+  for (std::uint32_t i = 0; i < guest.boot.own_join_descriptors; ++i) {
+    // CRITICAL: outside of the group its limits would not hold.
+    if (!write_whole(*next, "0")) {
+      return failure.at("join", "the control groups", -errno);
+    }
+    close(*next++);
   }
+  if (unshare(CLONE_NEWCGROUP) != 0) {
+    return failure.at("make", "the namespace of control groups", -errno);
+  }
+  guest.join_count = guest.boot.join_descriptors;
+  memcpy(guest.join.data(), next, guest.join_count * sizeof(int));
+  return true;
+}
+
+bool watch_signals(Guest& guest, Failure& failure) {
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
@@ -122,29 +135,44 @@ bool listen_and_watch(Guest& guest, const Received& received, Failure& failure) 
   return true;
 }
 
-int run(std::string_view order) {
+int run() {
   static Guest guest;
-  static Network network;
-  Received received;
-  fcntl(kControl, F_SETFD, FD_CLOEXEC);
+  static Helper helper;
+  Received plan_frame;
+  Received boot_frame;
+  protocol::Plan plan;
   Failure failure;
-  if (order == kMakeNetwork && !network.begin(failure)) {
+  // CRITICAL: anywhere but in a room of its own this program would build one around others.
+  if (getpid() != 1) {
+    return 1;
+  }
+  fcntl(kControl, F_SETFD, FD_CLOEXEC);
+  if (!helper.begin(failure)) {
     give_up(failure);
   }
-  if (!receive_boot(received)) {
+  if (!receive(protocol::FrameType::kPlan, plan_frame)) {
     return 1;  // the maker is gone
   }
-  if (!protocol::parse_boot({received.payload, received.size}, guest.boot) ||
-      received.count != guest.boot.join_descriptors +
-                            ((guest.boot.flags & protocol::kBootListener) != 0 ? 1U : 0U)) {
+  bool built = protocol::parse_plan({plan_frame.payload, plan_frame.size}, plan)
+                   ? watch_signals(guest, failure) && build_root(plan, guest.root, failure)
+                   : failure.at("read", "the mount plan", -EBADMSG);
+  if (!built) {
+    give_up(failure);
+  }
+  helper.detach_host();
+  if (!receive(protocol::FrameType::kBoot, boot_frame)) {
+    return 1;
+  }
+  if (!protocol::parse_boot({boot_frame.payload, boot_frame.size}, guest.boot) ||
+      boot_frame.count != guest.boot.own_join_descriptors + guest.boot.join_descriptors +
+                              ((guest.boot.flags & protocol::kBootListener) != 0 ? 1U : 0U)) {
     failure.at("read", "the boot message", -EBADMSG);
     give_up(failure);
   }
-  bool built = listen_and_watch(guest, received, failure) &&
-               build_root(guest.boot, guest.root, failure) && network.join(failure) &&
-               set_up_identity(guest.boot, failure) &&
-               prepare_landlock(guest.boot, guest.root, guest.ruleset, failure) &&
-               lock_in(guest.boot, guest.root, failure);
+  built = take_descriptors(guest, boot_frame, failure) && helper.enter_network(failure) &&
+          set_up_identity(guest.boot, failure) &&
+          prepare_landlock(guest.boot, guest.root, guest.ruleset, failure) &&
+          helper.end(failure) && is_top(failure) && lock_in(guest.boot, guest.root, failure);
   if (!built) {
     give_up(failure);
   }
@@ -152,6 +180,7 @@ int run(std::string_view order) {
     guest.lease_deadline_us = now_us() + guest.boot.lease_ms * 1000;
   }
   if (!guest.one_shot()) {
+    free(plan_frame.payload);
     // It joins the workload's group while the maker stores what it made: that can take a while.
     int result = start_spawner(guest);
     if (result < 0) {
@@ -168,4 +197,4 @@ int run(std::string_view order) {
 }  // namespace
 }  // namespace carrel::guest
 
-int main(int count, char** words) { return carrel::guest::run(count > 1 ? words[1] : ""); }
+int main() { return carrel::guest::run(); }

@@ -26,8 +26,8 @@ constexpr std::uint64_t kTmpfsAttributes = kAttrNoSuid | kAttrNoDev;  // every n
 
 class RootBuilder {
  public:
-  RootBuilder(const protocol::Boot& boot, BuiltRoot& built, Failure& failure)
-      : boot_(boot), built_(built), failure_(failure) {}
+  RootBuilder(const protocol::Plan& plan, BuiltRoot& built, Failure& failure)
+      : plan_(plan), built_(built), failure_(failure) {}
 
   bool run() {
     MountAttributes request{};
@@ -44,7 +44,7 @@ class RootBuilder {
     }
     int root = make_tmpfs("size=4m,nr_inodes=4096,mode=0755");
     if (root < 0) {
-      return failure_.at("mount a tmpfs for the root on", boot_.staging, root);
+      return failure_.at("mount a tmpfs for the root on", plan_.staging, root);
     }
     tree_.begin(root);
     if (!follow_plan(Pass::kRest)) {
@@ -61,15 +61,15 @@ class RootBuilder {
   };
 
   bool follow_plan(Pass pass) {
-    protocol::Reader plan(
-        {reinterpret_cast<const unsigned char*>(boot_.plan.data()), boot_.plan.size()});
+    protocol::Reader steps(
+        {reinterpret_cast<const unsigned char*>(plan_.steps.data()), plan_.steps.size()});
     MountStep step;
-    while (protocol::parse_step(plan, step)) {
+    while (protocol::parse_step(steps, step)) {
       if ((step.kind == StepKind::kTmpfs) == (pass == Pass::kTmpfs) && !take(step)) {
         return false;
       }
     }
-    return plan.ok() || failure_.at("read the mount plan", "", -EBADMSG);
+    return steps.ok() || failure_.at("read the mount plan", "", -EBADMSG);
   }
 
   static bool is_device(int fd, dev_t number) {
@@ -80,7 +80,7 @@ class RootBuilder {
   // A new tmpfs. It is attached on top of the staging directory, because only an attached mount
   // can be cloned from; what is left there goes away with the host's tree.
   int make_tmpfs(const char* options) {
-    Name staging(boot_.staging);
+    Name staging(plan_.staging);
     if (mount("tmpfs", staging.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, options) != 0) {
       return -errno;
     }
@@ -385,7 +385,7 @@ class RootBuilder {
 
   // From here on the plan builds on `mount` instead of on the empty tmpfs.
   bool replace_root(const MountStep& step, int mount) {
-    Name staging(boot_.staging);
+    Name staging(plan_.staging);
     int target = open(staging.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
     int result = target < 0 ? -errno : move_mount(mount, target);
     if (target >= 0) {
@@ -398,23 +398,10 @@ class RootBuilder {
     return true;
   }
 
-  // CRITICAL: after this the host's tree is out of reach: the old root is detached as a whole, and
-  // "/" has nothing above it.
+  // The host's tree lies on top of the new root after this, and is detached as a whole.
   bool enter() {
     if (fchdir(tree_.root()) != 0 || syscall(SYS_pivot_root, ".", ".") != 0) {
       return failure_.at("move into", "the new root", -errno);
-    }
-    if (umount2(".", MNT_DETACH) != 0) {
-      return failure_.at("detach", "the host's tree", -errno);
-    }
-    if (chdir("/") != 0) {
-      return failure_.at("change to", "/", -errno);
-    }
-    struct stat here {};
-    struct stat above {};
-    if (stat("/", &here) != 0 || stat("/..", &above) != 0 || here.st_ino != above.st_ino ||
-        here.st_dev != above.st_dev) {
-      return failure_.at("check", "the new root", -EXDEV);
     }
     tree_.end();
     for (const Cover& cover : {empty_file_, empty_directory_}) {
@@ -427,7 +414,7 @@ class RootBuilder {
     return true;
   }
 
-  const protocol::Boot& boot_;
+  const protocol::Plan& plan_;
   BuiltRoot& built_;
   Failure& failure_;
   Tree tree_;
@@ -440,9 +427,19 @@ class RootBuilder {
 
 }  // namespace
 
-bool build_root(const protocol::Boot& boot, BuiltRoot& built, Failure& failure) {
-  RootBuilder builder(boot, built, failure);
+bool build_root(const protocol::Plan& plan, BuiltRoot& built, Failure& failure) {
+  RootBuilder builder(plan, built, failure);
   return builder.run();
+}
+
+bool is_top(Failure& failure) {
+  struct stat here {};
+  struct stat above {};
+  if (chdir("/") != 0 || stat("/", &here) != 0 || stat("/..", &above) != 0 ||
+      here.st_ino != above.st_ino || here.st_dev != above.st_dev) {
+    return failure.at("check", "the new root", -EXDEV);
+  }
+  return true;
 }
 
 }  // namespace carrel::guest

@@ -8,18 +8,21 @@
 
 namespace carrel::guest {
 
-// What is left in the guest's hands after the root was built.
 // The tmpfs that only the guest uses, for the shells' pipes; the plan makes it for long-lived
 // sandboxes.
 inline constexpr std::size_t kGuestSlot = 3;
 
+// What is left in the guest's hands after the root was built.
 struct BuiltRoot {
   std::array<int, protocol::kMaxTmpfs> tmpfs{-1, -1, -1, -1};
   int proc_sys_user = -1;  // /proc/sys/user from before /proc/sys became read-only
 };
 
-// Builds the sandbox's root from `boot.plan` and moves into it; nothing of the host's tree stays
-// reachable. Needs all capabilities in the guest's own user namespace.
-bool build_root(const protocol::Boot& boot, BuiltRoot& built, Failure& failure);
+// Builds the sandbox's root and moves into it. The host's tree is still mounted on top of it then:
+// see Helper::join(). Needs CAP_SYS_ADMIN in the guest's own user namespace.
+bool build_root(const protocol::Plan& plan, BuiltRoot& built, Failure& failure);
+
+// Whether "/" has nothing above it.
+bool is_top(Failure& failure);
 
 }  // namespace carrel::guest

@@ -111,7 +111,7 @@ struct Guest {
   int ruleset = -1;
   int spawner = -1;
   pid_t spawner_pid = 0;
-  std::array<int, protocol::kMaxBootDescriptors> join{};
+  std::array<int, protocol::kMaxJoin> join{};
   std::uint32_t join_count = 0;
   bool released = false;       // the maker has stored what it made, and may leave
   char* spare_text = nullptr;  // see shell_files.cc

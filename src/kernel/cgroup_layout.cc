@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -194,6 +196,12 @@ bool is_group_name(std::string_view name) {
   });
 }
 
+bool has_only_v2() {
+  constexpr long kCgroup2 = 0x63677270;  // CGROUP2_SUPER_MAGIC
+  struct statfs info {};
+  return ::statfs("/sys/fs/cgroup", &info) == 0 && info.f_type == kCgroup2;
+}
+
 CgroupSource CgroupLayout::source(Controller controller) const {
   std::optional<std::size_t> index = index_of(controller);
   if (!index) {
@@ -230,11 +238,13 @@ Result<CgroupLayout> detect_cgroups(const CgroupOptions& options) {
   state.why_no_v2 = "no cgroup2 file system is mounted";
   auto consider = [&](const CgroupMount& mount) {
     bool is_v2 = mount.version == CgroupVersion::kV2;
-    bool needed = is_v2 && !state.v2;
+    bool needed = is_v2 && !state.v2 && !options.only_limits;
     for (unsigned i = 0; i < kControllerCount; ++i) {
       auto controller = static_cast<Controller>(i);
-      bool useful = kLimiting.has(controller) || (kNoV2Helpers.has(controller) && !state.v2);
-      needed = needed || (mount.controllers.has(controller) && useful && !state.index[i]);
+      bool useful = kLimiting.has(controller) ||
+                    (kNoV2Helpers.has(controller) && !state.v2 && !options.only_limits);
+      bool had = is_v2 || mount.controllers.has(controller);
+      needed = needed || (had && useful && !state.index[i]);
     }
     if (!needed) {
       return;
@@ -266,8 +276,13 @@ Result<CgroupLayout> detect_cgroups(const CgroupOptions& options) {
       state.hierarchies.push_back(std::move(*opened.hierarchy));
     }
   };
-  // The v2 tree comes first: with it, the v1 freezer and cpuacct hierarchies are not needed.
-  for (CgroupVersion version : {CgroupVersion::kV2, CgroupVersion::kV1}) {
+  // The v2 tree comes first: with it, the v1 freezer and cpuacct hierarchies are not needed. For
+  // limits alone it is needed only for those that v1 does not hold.
+  std::array order = {CgroupVersion::kV2, CgroupVersion::kV1};
+  if (options.only_limits) {
+    std::swap(order[0], order[1]);
+  }
+  for (CgroupVersion version : order) {
     for (const CgroupMount& mount : mounts) {
       if (mount.version == version) {
         consider(mount);

@@ -33,7 +33,14 @@ struct CgroupOptions {
   // the top of each hierarchy and anybody else (or a root that may not write there) in the group
   // the process is in.
   std::optional<std::string> parent;
+  // Leaves out a v2 tree, and v1 hierarchies, that are of no use for limits: enough for whoever
+  // neither freezes nor kills by group.
+  bool only_limits = false;
 };
+
+// Whether this host has nothing but v2. There a process should be born in its group: to move one
+// there later takes the kernel ten milliseconds.
+bool has_only_v2();
 
 // Which hierarchies this process can use, found once and then used for every group. It holds an
 // open directory for each; a Cgroup borrows them, so the layout outlives its groups. Moving the

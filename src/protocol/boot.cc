@@ -33,12 +33,24 @@ bool parse_step(Reader& plan, MountStep& step) {
   return plan.ok();
 }
 
+void write_plan(Writer& writer, const Plan& plan) {
+  writer.bytes(plan.staging);
+  writer.bytes(plan.steps);
+}
+
+bool parse_plan(std::string_view payload, Plan& plan) {
+  Reader reader({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
+  plan.staging = reader.text(kMaxPath);
+  plan.steps = reader.bytes(kMaxPlan);
+  return reader.finished() && plan.staging.starts_with('/') && !plan.steps.empty();
+}
+
 void write_boot(Writer& writer, const Boot& boot) {
   writer.bytes(boot.id);
   writer.u32(boot.flags);
+  writer.u32(boot.own_join_descriptors);
   writer.u32(boot.join_descriptors);
   writer.bytes(boot.hostname);
-  writer.bytes(boot.staging);
   writer.u32(boot.uid);
   writer.u32(boot.gid);
   writer.u32(boot.processes);
@@ -50,7 +62,6 @@ void write_boot(Writer& writer, const Boot& boot) {
   writer.bytes(boot.workdir);
   write_list(writer, boot.environment);
   write_list(writer, boot.writable);
-  writer.bytes(boot.plan);
   writer.bytes(boot.guest_filter);
   writer.bytes(boot.workload_filter);
 }
@@ -59,9 +70,9 @@ bool parse_boot(std::string_view payload, Boot& boot) {
   Reader reader({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
   boot.id = reader.text(kIdSize);
   boot.flags = reader.u32();
+  boot.own_join_descriptors = reader.u32();
   boot.join_descriptors = reader.u32();
   boot.hostname = reader.text(kMaxName);
-  boot.staging = reader.text(kMaxPath);
   boot.uid = reader.u32();
   boot.gid = reader.u32();
   boot.processes = reader.u32();
@@ -73,12 +84,12 @@ bool parse_boot(std::string_view payload, Boot& boot) {
   boot.workdir = reader.text(kMaxPath);
   boot.environment = read_list(reader);
   boot.writable = read_list(reader);
-  boot.plan = reader.bytes(kMaxPlan);
   boot.guest_filter = reader.bytes(kMaxFilter);
   boot.workload_filter = reader.bytes(kMaxFilter);
   return reader.finished() && boot.id.size() == kIdSize &&
          (boot.flags & ~std::uint32_t{kBootAllFlags}) == 0 &&
-         boot.join_descriptors <= kMaxBootDescriptors - 1 && !boot.workdir.empty() &&
+         boot.own_join_descriptors <= kMaxJoin && boot.join_descriptors <= kMaxJoin &&
+         !boot.workdir.empty() &&
          boot.workdir.front() == '/' && boot.uid != 0 && boot.gid != 0 && boot.processes != 0 &&
          boot.open_files != 0 && !boot.guest_filter.empty() && boot.guest_filter.size() % 8 == 0 &&
          !boot.workload_filter.empty() && boot.workload_filter.size() % 8 == 0;

@@ -7,16 +7,18 @@
 #include "protocol/message.h"
 #include "protocol/wire.h"
 
-// What a fresh guest is told before anything else: how to build its root, how to lock itself in,
-// and what every command inherits. It comes from the host, which the guest trusts; it is parsed as
-// strictly as everything else so that a mistake is an error and not a weaker sandbox.
+// What a fresh guest is told before anything else: first how to build its root, and while it does
+// that, how to lock itself in and what every command inherits. It comes from the host, which the
+// guest trusts; it is parsed as strictly as everything else so that a mistake is an error and not a
+// weaker sandbox.
 namespace carrel::protocol {
 
 inline constexpr std::size_t kMaxSteps = 256;
 inline constexpr std::size_t kMaxPlan = 3U << 20;  // the source text of `carrel code` is in it
 inline constexpr std::size_t kMaxFilter = 32U << 10;
 inline constexpr std::size_t kMaxTmpfs = 4;
-inline constexpr std::size_t kMaxBootDescriptors = 16;
+inline constexpr std::size_t kMaxJoin = 12;  // as many as there are kinds of control groups
+inline constexpr std::size_t kMaxBootDescriptors = 1 + 2 * kMaxJoin;  // and the listener
 inline constexpr std::size_t kIdSize = 36;  // a sandbox id is a UUID in text form
 
 enum class StepKind : std::uint8_t {
@@ -61,6 +63,14 @@ void write_step(Writer& writer, const MountStep& step);
 // Reads the next step; false at the end, and when the plan is malformed (see Reader::ok).
 bool parse_step(Reader& plan, MountStep& step);
 
+struct Plan {
+  std::string_view staging;  // an existing host directory to build the root on
+  std::string_view steps;    // MountSteps
+};
+
+void write_plan(Writer& writer, const Plan& plan);
+bool parse_plan(std::string_view payload, Plan& plan);
+
 enum BootFlags : std::uint32_t {
   kBootOneShot = 1U << 0,       // the sandbox ends with its first command, and with its stream
   kBootListener = 1U << 1,      // the first passed descriptor is the socket to listen on
@@ -72,9 +82,11 @@ enum BootFlags : std::uint32_t {
 struct Boot {
   std::string_view id;
   std::uint32_t flags = 0;
-  std::uint32_t join_descriptors = 0;  // then the cgroup files to which a process writes "0"
+  // Then the cgroup files to which the guest itself writes "0", and those to which the workload's
+  // first process does.
+  std::uint32_t own_join_descriptors = 0;
+  std::uint32_t join_descriptors = 0;
   std::string_view hostname;
-  std::string_view staging;   // an existing host directory to build the root on
   std::uint32_t uid = 0;      // inside
   std::uint32_t gid = 0;
   std::uint32_t processes = 0;    // RLIMIT_NPROC
@@ -86,7 +98,6 @@ struct Boot {
   std::string_view workdir;
   StringList environment;
   StringList writable;               // the paths below which a command may write
-  std::string_view plan;             // MountSteps
   std::string_view guest_filter;     // sock_filter arrays
   std::string_view workload_filter;
 };

@@ -21,9 +21,9 @@ Boot some_boot() {
   Boot boot;
   boot.id = kId;
   boot.flags = kBootAllFlags;
-  boot.join_descriptors = kMaxBootDescriptors - 1;
+  boot.own_join_descriptors = kMaxJoin;
+  boot.join_descriptors = kMaxJoin - 1;
   boot.hostname = "sandbox";
-  boot.staging = "/sys";
   boot.uid = 1000;
   boot.gid = 1001;
   boot.processes = 50;
@@ -35,7 +35,6 @@ Boot some_boot() {
   boot.workdir = "/workspace";
   boot.environment = {2, kEnvironment};
   boot.writable = {2, kWritable};
-  boot.plan = std::string_view("plan\0with zero", 14);
   boot.guest_filter = kFilter;
   boot.workload_filter = std::string_view(kFilter).substr(8);
   return boot;
@@ -94,9 +93,9 @@ TEST(Boot, IsReadBackAsWritten) {
   ASSERT_TRUE(parse_boot(payload, parsed));
   EXPECT_EQ(parsed.id, kId);
   EXPECT_EQ(parsed.flags, kBootAllFlags);
-  EXPECT_EQ(parsed.join_descriptors, kMaxBootDescriptors - 1);
+  EXPECT_EQ(parsed.own_join_descriptors, kMaxJoin);
+  EXPECT_EQ(parsed.join_descriptors, kMaxJoin - 1);
   EXPECT_EQ(parsed.hostname, "sandbox");
-  EXPECT_EQ(parsed.staging, "/sys");
   EXPECT_EQ(parsed.uid, 1000U);
   EXPECT_EQ(parsed.gid, 1001U);
   EXPECT_EQ(parsed.processes, 50U);
@@ -108,7 +107,6 @@ TEST(Boot, IsReadBackAsWritten) {
   EXPECT_EQ(parsed.workdir, "/workspace");
   EXPECT_EQ(parsed.environment.data, kEnvironment);
   EXPECT_EQ(parsed.writable.data, kWritable);
-  EXPECT_EQ(parsed.plan, std::string_view("plan\0with zero", 14));
   EXPECT_EQ(parsed.guest_filter, kFilter);
   EXPECT_EQ(parsed.workload_filter.size(), 8U);
   EXPECT_EQ(encode(parsed), payload);
@@ -138,7 +136,8 @@ TEST(Boot, NothingThatWouldWeakenTheSandboxIsAccepted) {
       {"a relative directory", [](Boot& boot) { boot.workdir = "workspace"; }},
       {"no directory", [](Boot& boot) { boot.workdir = {}; }},
       {"a short id", [](Boot& boot) { boot.id.remove_suffix(1); }},
-      {"too many descriptors", [](Boot& boot) { boot.join_descriptors = kMaxBootDescriptors; }},
+      {"too many descriptors", [](Boot& boot) { boot.join_descriptors = kMaxJoin + 1; }},
+      {"too many of its own", [](Boot& boot) { boot.own_join_descriptors = kMaxJoin + 1; }},
       {"more variables than there are", [](Boot& boot) { boot.environment.count = 3; }},
       {"fewer writable paths than there are", [](Boot& boot) { boot.writable.count = 1; }},
       {"a path without its end", [](Boot& boot) { boot.writable.data.remove_suffix(1); }},
@@ -156,9 +155,7 @@ TEST(Boot, EveryFieldHasALimit) {
   const std::string_view view(text);
   const std::vector<std::pair<std::size_t, std::function<void(Boot&, std::string_view)>>> fields = {
       {kMaxName, [](Boot& boot, std::string_view value) { boot.hostname = value; }},
-      {kMaxPath, [](Boot& boot, std::string_view value) { boot.staging = value; }},
       {kMaxPath, [](Boot& boot, std::string_view value) { boot.workdir = value; }},
-      {kMaxPlan, [](Boot& boot, std::string_view value) { boot.plan = value; }},
   };
   for (std::size_t i = 0; i < fields.size(); ++i) {
     Boot boot = some_boot();
@@ -184,7 +181,6 @@ TEST(Boot, EveryFieldHasALimit) {
 TEST(Boot, NulIsNowhereInText) {
   const std::vector<std::function<void(Boot&, std::string_view)>> fields = {
       [](Boot& boot, std::string_view value) { boot.hostname = value; },
-      [](Boot& boot, std::string_view value) { boot.staging = value; },
       [](Boot& boot, std::string_view value) { boot.workdir = value; },
   };
   for (std::size_t i = 0; i < fields.size(); ++i) {
@@ -197,6 +193,41 @@ TEST(Boot, NulIsNowhereInText) {
   Boot boot = some_boot();
   boot.id = id;
   EXPECT_FALSE(accepted(boot));
+}
+
+std::string encode(const Plan& plan) {
+  std::string room(plan.staging.size() + plan.steps.size() + 64, '\0');
+  Writer writer({reinterpret_cast<unsigned char*>(room.data()), room.size()});
+  write_plan(writer, plan);
+  EXPECT_TRUE(writer.ok());
+  room.resize(writer.size());
+  return room;
+}
+
+TEST(Plan, IsReadBackAsWritten) {
+  const std::string_view steps("steps\0with zero", 15);
+  const std::string payload = encode(Plan{"/sys", steps});
+  Plan parsed;
+  ASSERT_TRUE(parse_plan(payload, parsed));
+  EXPECT_EQ(parsed.staging, "/sys");
+  EXPECT_EQ(parsed.steps, steps);
+  for (std::size_t size = 0; size < payload.size(); ++size) {
+    EXPECT_FALSE(parse_plan(std::string(payload, 0, size), parsed)) << size;
+  }
+  EXPECT_FALSE(parse_plan(payload + '\0', parsed));
+}
+
+TEST(Plan, IsRefusedWhenItMakesNoSense) {
+  const std::string text(kMaxPlan + 1, '/');
+  const std::string_view view(text);
+  Plan parsed;
+  EXPECT_TRUE(parse_plan(encode(Plan{view.substr(0, kMaxPath), view.substr(0, kMaxPlan)}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{view.substr(0, kMaxPath + 1), "steps"}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{"/sys", view}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{"sys", "steps"}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{"", "steps"}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{"/sys", ""}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{std::string_view("/a\0b", 4), "steps"}), parsed));
 }
 
 TEST(MountStep, IsReadBackAsWritten) {

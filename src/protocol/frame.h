@@ -28,7 +28,8 @@ enum class FrameType : std::uint16_t {
   kExtend = 10,      // u64 milliseconds: the lease's new deadline from now, zero for none
   kShutdown = 11,    // u32 grace milliseconds: end everything
   kDetach = 12,      // the client leaves, the command goes on
-  kBoot = 13,        // the first frame of all, from the one who made the guest: see boot.h
+  kPlan = 14,        // the first frame of all, from the one who made the guest: see boot.h
+  kBoot = 13,        // the second
   // Guest to host.
   kWelcome = 64,     // version, sandbox id
   kStarted = 65,     // u64 command id, u32 pid

@@ -28,7 +28,7 @@ TEST_P(Privileges, RootIsReadOnly) {
   Run run = python(
       "import errno\n"
       "for p in '/x', '/usr/x', '/etc/x', '/etc/passwd', '/usr/bin/env', '/var/x', '/home/x',\\\n"
-      "         '/dev/x', '/opt/x', '/srv/x', '/mnt/x', '/root/x':\n"
+      "         '/dev/x', '/opt/x', '/run/x', '/root/x':\n"
       "  try:\n"
       "    open(p, 'a')\n"
       "    print(p, 'written')\n"

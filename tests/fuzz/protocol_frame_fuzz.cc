@@ -74,7 +74,7 @@ void boot(std::string_view payload) {
   }
 }
 
-void plan(std::string_view payload) {
+void steps(std::string_view payload) {
   Reader reader({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
   std::vector<unsigned char> room(payload.size());
   Writer writer(room);
@@ -133,7 +133,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       boot(payload);
       break;
     case 'p':
-      plan(payload);
+      steps(payload);
+      break;
+    case 'P':
+      round_trip<protocol::Plan>(payload, protocol::parse_plan, protocol::write_plan);
       break;
     default:
       return -1;  // not worth keeping

@@ -32,7 +32,8 @@ void SandboxGroups::release() {
 }
 
 Result<SandboxGroups> make_groups(const kernel::CgroupLayout& layout, const std::string& id,
-                                  const policy::Limits& limits, Lifetime lifetime) {
+                                  const policy::Limits& limits, Lifetime lifetime,
+                                  Placing placing) {
   SandboxGroups groups;
   if (layout.hierarchies().empty()) {
     return groups;
@@ -43,7 +44,14 @@ Result<SandboxGroups> make_groups(const kernel::CgroupLayout& layout, const std:
     groups.enforced = box.enforced();
     CARREL_ASSIGN(groups.join, box.join_fds());
     groups.box.emplace(std::move(box));
-    groups.clone_into = groups.box->clone_into_fd();
+    if (placing == Placing::kAtBirth) {
+      groups.clone_into = groups.box->clone_into_fd();
+    } else {
+      CARREL_ASSIGN(UniqueFd procs, groups.box->procs_fd());
+      if (procs.valid()) {
+        groups.join.push_back(std::move(procs));
+      }
+    }
     return groups;
   }
   CARREL_ASSIGN(kernel::Cgroup box, kernel::Cgroup::create(layout, id, {}));

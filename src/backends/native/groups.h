@@ -24,7 +24,7 @@ struct SandboxGroups {
   std::optional<kernel::Cgroup> guest;  // long-lived only
   kernel::CgroupEnforcement enforced;
 
-  // Where the guest is born, and the files to which it writes "0" first.
+  // Where the guest is born, if it can be, and the files to which it writes "0".
   int clone_into = -1;
   std::vector<UniqueFd> join;
   // The files to which the workload's first process writes "0".
@@ -38,7 +38,11 @@ struct SandboxGroups {
   void release();
 };
 
+// When the guest comes into its groups: in a v2 tree a process is best born there.
+enum class Placing { kAtBirth, kLater };
+
 Result<SandboxGroups> make_groups(const kernel::CgroupLayout& layout, const std::string& id,
-                                  const policy::Limits& limits, Lifetime lifetime);
+                                  const policy::Limits& limits, Lifetime lifetime,
+                                  Placing placing);
 
 }  // namespace carrel::native

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include "backends/native/launch_child.h"
 #include "base/files.h"
@@ -101,10 +102,10 @@ Status write_maps(pid_t pid, std::optional<std::uint32_t> range) {
   return write_value_at(directory.get(), "uid_map", uid);
 }
 
-Status send_boot(int socket, std::string_view payload, const std::vector<int>& descriptors) {
+Status send_frame(int socket, protocol::FrameType type, std::string_view payload,
+                  const std::vector<int>& descriptors) {
   std::array<unsigned char, protocol::kHeaderSize> head{};
-  protocol::write_header(
-      {static_cast<std::uint32_t>(payload.size()), 0, protocol::FrameType::kBoot}, head);
+  protocol::write_header({static_cast<std::uint32_t>(payload.size()), 0, type}, head);
   iovec data{head.data(), head.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(protocol::kMaxBootDescriptors * sizeof(int))>
       control{};
@@ -162,8 +163,8 @@ Status send_image(int socket, int image) {
 Error child_error(const ChildFailure& failure) {
   const char* step = "execute the guest";
   switch (failure.step) {
-    case ChildStep::kJoin:
-      step = "join the control groups";
+    case ChildStep::kPriority:
+      step = "give up the real-time priority";
       break;
     case ChildStep::kIdentity:
       step = "take the sandbox's user id";
@@ -178,18 +179,6 @@ Error child_error(const ChildFailure& failure) {
                std::string("Failed to create sandbox: cannot ") + step, "run 'carrel doctor'"};
 }
 
-void end(pid_t pid, const UniqueFd& pidfd) {
-  ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
-  ::waitpid(pid, nullptr, 0);
-}
-
-// What is decided for a sandbox before its guest runs.
-struct Prepared {
-  SandboxGroups groups;
-  std::optional<std::uint32_t> id_range;
-  EnforcementFacts facts;
-};
-
 const kernel::SeccompProgram& workload_filter() {
   static const kernel::SeccompProgram program = kernel::compile(policy::workload_syscalls());
   return program;
@@ -200,28 +189,36 @@ const kernel::SeccompProgram& guest_filter() {
   return program;
 }
 
-std::string encode_boot(const LaunchRequest& request, const MountPlan& plan,
-                        const Prepared& prepared) {
+std::string encode_plan(const MountPlan& plan) {
+  std::string payload(plan.staging.size() + plan.steps.size() + 64, '\0');
+  protocol::Writer writer({reinterpret_cast<unsigned char*>(payload.data()), payload.size()});
+  protocol::write_plan(writer, {plan.staging, plan.steps});
+  payload.resize(writer.size());
+  return payload;
+}
+
+std::string encode_boot(const LaunchRequest& request, const SandboxGroups& groups,
+                        const EnforcementFacts& facts) {
   const policy::Spec& spec = request.spec;
   protocol::Boot boot;
   boot.id = request.id;
   boot.flags = (request.lifetime == Lifetime::kOneShot ? protocol::kBootOneShot : 0U) |
                (request.listener.valid() ? protocol::kBootListener : 0U) |
-               (prepared.facts.landlock_abi > 0 ? protocol::kBootLandlock : 0U) |
+               (facts.landlock_abi > 0 ? protocol::kBootLandlock : 0U) |
                (spec.root_mode == policy::RootMode::kReadOnly ? 0U : protocol::kBootWritableRoot);
-  boot.join_descriptors = static_cast<std::uint32_t>(prepared.groups.work_join.size());
+  boot.own_join_descriptors = static_cast<std::uint32_t>(groups.join.size());
+  boot.join_descriptors = static_cast<std::uint32_t>(groups.work_join.size());
   boot.hostname = spec.hostname;
-  boot.staging = plan.staging;
   boot.uid = kInnerId;
   boot.gid = kInnerId;
   // The guest, the spawner and a minder count too: they have the same user.
   boot.processes = spec.limits.pids + (request.lifetime == Lifetime::kOneShot ? 1 : 3);
   boot.open_files = spec.limits.open_files;
   boot.file_bytes = kLargestFile;
-  if (prepared.facts.cgroup.memory == kernel::CgroupSource::kNone) {
+  if (facts.cgroup.memory == kernel::CgroupSource::kNone) {
     boot.memory_watch_bytes = spec.limits.memory_bytes;
   }
-  if (prepared.facts.cgroup.cpu == kernel::CgroupSource::kNone) {
+  if (facts.cgroup.cpu == kernel::CgroupSource::kNone) {
     boot.cpu_mask = cpu_mask(spec.limits.cpu_millis);
   }
   boot.lease_ms = request.lease_ms;
@@ -229,16 +226,16 @@ std::string encode_boot(const LaunchRequest& request, const MountPlan& plan,
   const std::vector<std::string> variables = environment_of(spec);
   const std::string environment = pack(variables);
   boot.environment = {static_cast<std::uint32_t>(variables.size()), environment};
-  const std::string writable = pack(plan.writable);
-  boot.writable = {static_cast<std::uint32_t>(plan.writable.size()), writable};
-  boot.plan = plan.steps;
+  const std::vector<std::string> paths = writable_paths(spec);
+  const std::string writable = pack(paths);
+  boot.writable = {static_cast<std::uint32_t>(paths.size()), writable};
   boot.workload_filter = bytes_of(workload_filter());
   // The guest of a one-shot sandbox needs no more than its command: the stricter filter is loaded
   // once, and both are under it.
   boot.guest_filter = request.lifetime == Lifetime::kOneShot ? boot.workload_filter
                                                              : bytes_of(guest_filter());
-  std::string payload(plan.steps.size() + environment.size() + writable.size() +
-                          boot.guest_filter.size() + boot.workload_filter.size() + 8192,
+  std::string payload(environment.size() + writable.size() + boot.guest_filter.size() +
+                          boot.workload_filter.size() + 8192,
                       '\0');
   protocol::Writer writer({reinterpret_cast<unsigned char*>(payload.data()), payload.size()});
   protocol::write_boot(writer, boot);
@@ -246,42 +243,45 @@ std::string encode_boot(const LaunchRequest& request, const MountPlan& plan,
   return payload;
 }
 
-// What has to be there when the first process is born.
-Result<Prepared> prepare(const HostSetup& host, const LaunchRequest& request) {
-  Prepared prepared;
-  prepared.facts.landlock_abi = host.landlock_abi;
-  prepared.facts.root = ::geteuid() == 0;
+EnforcementFacts facts_of(const HostSetup& host, const SandboxGroups& groups) {
+  EnforcementFacts facts;
+  facts.landlock_abi = host.landlock_abi;
+  facts.root = ::geteuid() == 0;
   using kernel::Controller;
-  prepared.facts.why_no_memory = host.cgroups.why_missing(Controller::kMemory);
-  prepared.facts.why_no_cpu = host.cgroups.why_missing(Controller::kCpu);
-  prepared.facts.why_no_pids = host.cgroups.why_missing(Controller::kPids);
-  CARREL_ASSIGN(prepared.groups,
-                make_groups(host.cgroups, request.id, request.spec.limits, request.lifetime));
-  prepared.facts.cgroup = prepared.groups.enforced;
-  CARREL_TRY(check_required(request.spec, prepared.facts));
-  return prepared;
+  facts.why_no_memory = host.cgroups.why_missing(Controller::kMemory);
+  facts.why_no_cpu = host.cgroups.why_missing(Controller::kCpu);
+  facts.why_no_pids = host.cgroups.why_missing(Controller::kPids);
+  facts.cgroup = groups.enforced;
+  return facts;
 }
 
-// What the guest reads first; it is made while the first process becomes the guest.
-Result<std::string> make_boot(const HostSetup& host, const LaunchRequest& request,
-                              const Prepared& prepared) {
-  Identity identity;
-  identity.uid = kInnerId;
-  identity.gid = kInnerId;
-  identity.machine_id = storage::random_hex(32);
-  identity.cpus = std::min(host.cpus, (request.spec.limits.cpu_millis + 999) / 1000);
-  CARREL_TRY(check_image(request.spec));
-  CARREL_ASSIGN(MountPlan plan,
-                plan_mounts(request.spec, look_at_host(), identity, request.lifetime));
-  return encode_boot(request, plan, prepared);
+// How many processors this process may use. Asked of the scheduler: sysconf() would read a file.
+std::uint32_t usable_cpus() {
+  cpu_set_t usable;
+  if (::sched_getaffinity(0, sizeof usable, &usable) == 0) {
+    return static_cast<std::uint32_t>(std::max(1, CPU_COUNT(&usable)));
+  }
+  return static_cast<std::uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));  // over 1024
+}
+
+bool is_real_time() {
+  const int policy = ::sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
+  return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
 }
 
 }  // namespace
 
-Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& spec) {
+// What the child uses of its parent's memory.
+struct ChildMemory {
+  ChildPlan plan;
+  ChildStack stack;
+};
+
+Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& spec, Look look) {
   HostSetup host;
   kernel::CgroupOptions options;
   options.label = home.label();
+  options.only_limits = look == Look::kOnlyLimits;
   if (!spec.cgroup_parent.empty()) {
     options.parent = spec.cgroup_parent;
   }
@@ -289,103 +289,147 @@ Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& s
   long abi = ::syscall(kernel::uapi::kLandlockCreateRuleset, nullptr, 0,
                        kernel::uapi::kLandlockQueryVersion);
   host.landlock_abi = abi > 0 ? static_cast<int>(abi) : 0;
-  cpu_set_t usable;  // asked of the scheduler: sysconf() would read a file
-  if (::sched_getaffinity(0, sizeof usable, &usable) == 0) {
-    host.cpus = static_cast<std::uint32_t>(std::max(1, CPU_COUNT(&usable)));
-  } else {  // more than 1024 processors
-    host.cpus = static_cast<std::uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
-  }
   return host;
 }
 
-Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchRequest request) {
-  CARREL_ASSIGN(Prepared prepared, prepare(host, request));
+Launch::Launch(storage::Home& home, LaunchRequest request)
+    : home_(&home), request_(std::move(request)), memory_(std::make_unique<ChildMemory>()) {}
+
+Launch::Launch(Launch&& other) noexcept
+    : home_(other.home_),
+      request_(std::move(other.request_)),
+      pid_(std::exchange(other.pid_, 0)),
+      pidfd_(std::move(other.pidfd_)),
+      stream_(std::move(other.stream_)),
+      report_(std::move(other.report_)),
+      memory_(std::move(other.memory_)),
+      id_range_(std::exchange(other.id_range_, std::nullopt)) {}
+
+Launch::~Launch() {
+  if (pid_ > 0) {
+    ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  if (id_range_.has_value()) {
+    home_->release_ids_of(request_.id);
+  }
+}
+
+Status Launch::clone(int into) {
   std::array<int, 2> stream{};
   std::array<int, 2> report{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, stream.data()) != 0) {
     return system_error("make the sandbox's stream");
   }
-  UniqueFd host_end(stream[0]);
+  stream_.reset(stream[0]);
   UniqueFd guest_end(stream[1]);
   if (::pipe2(report.data(), O_CLOEXEC) != 0) {
     return system_error("make the sandbox's stream");
   }
-  UniqueFd report_read(report[0]);
+  report_.reset(report[0]);
   UniqueFd report_write(report[1]);
-
-  std::vector<int> join;
-  for (const UniqueFd& fd : prepared.groups.join) {
-    join.push_back(fd.get());
-  }
-  ChildPlan plan;
-  plan.join = join;
+  ChildPlan& plan = memory_->plan;
   plan.control = guest_end.get();
   plan.report = report_write.get();
-  plan.drop_groups = prepared.facts.root;
-  CloneRequest clone;
-  clone.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
-                CLONE_CLEAR_SIGHAND;
-  clone.cgroup = prepared.groups.clone_into;
-  ChildStack stack;
-  int raw_pidfd = -1;
-  pid_t pid = clone_guest(clone, plan, stack, &raw_pidfd);
+  plan.drop_groups = ::geteuid() == 0;
+  plan.real_time = is_real_time();
+  CloneRequest request;
+  request.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
+                  CLONE_CLEAR_SIGHAND;
+  request.cgroup = into;
+  int pidfd = -1;
+  pid_t pid = clone_guest(request, plan, memory_->stack, &pidfd);
   if (pid < 0) {
     return clone_error(-pid);
   }
-  Launched launched;
-  launched.id = request.id;
-  launched.pid = pid;
-  launched.pidfd.reset(raw_pidfd);
-  guest_end.reset();
-  report_write.reset();
+  pid_ = pid;
+  pidfd_.reset(pidfd);
+  return {};
+}
 
+Status Launch::send_plan() {
+  Identity identity;
+  identity.uid = kInnerId;
+  identity.gid = kInnerId;
+  identity.machine_id = storage::random_hex(32);
+  identity.cpus = std::min(usable_cpus(), (request_.spec.limits.cpu_millis + 999) / 1000);
+  CARREL_ASSIGN(MountPlan plan,
+                plan_mounts(request_.spec, look_at_host(), identity, request_.lifetime));
+  return send_frame(stream_.get(), protocol::FrameType::kPlan, encode_plan(plan), {});
+}
+
+Result<Launch> Launch::begin(storage::Home& home, LaunchRequest request, int clone_into) {
+  CARREL_TRY(check_image(request.spec));
+  Launch launch(home, std::move(request));
+  CARREL_TRY(launch.clone(clone_into));
   auto start = [&]() -> Status {
-    if (prepared.facts.root) {
-      CARREL_ASSIGN(prepared.id_range, home.claim_ids(request.id, kRanges));
+    if (::geteuid() == 0) {
+      CARREL_ASSIGN(launch.id_range_, home.claim_ids(launch.request_.id, kRanges));
     }
-    CARREL_TRY(write_maps(pid, prepared.id_range));
+    CARREL_TRY(write_maps(launch.pid_, launch.id_range_));
     CARREL_ASSIGN(UniqueFd image, guest::open_image());
-    CARREL_TRY(send_image(host_end.get(), image.get()));
-    CARREL_ASSIGN(std::string boot, make_boot(host, request, prepared));
-    std::vector<int> descriptors;
-    if (request.listener.valid()) {
-      descriptors.push_back(request.listener.get());
-    }
-    for (const UniqueFd& fd : prepared.groups.work_join) {
-      descriptors.push_back(fd.get());
-    }
-    return send_boot(host_end.get(), boot, descriptors);
+    CARREL_TRY(send_image(launch.stream_.get(), image.get()));
+    return launch.send_plan();
   };
-  Status started = start();
-  if (!started.ok()) {
-    host_end.reset();  // a child that still waits gives up
+  if (Status started = start(); !started.ok()) {
+    return launch.settle(std::move(started)).error();
   }
-  // The pipe ends when the child executes the guest, and tells why it cannot. Until then the child
-  // uses this function's memory.
+  return launch;
+}
+
+// Waits until the child has executed the guest, which ends the use of this process's memory; the
+// child may know better why something failed.
+Status Launch::settle(Status so_far) {
+  if (!so_far.ok()) {
+    stream_.reset();  // a child that still waits gives up
+  }
   constexpr int kExecuteMs = 10'000;
-  pollfd executed{report_read.get(), POLLIN, 0};
+  pollfd executed{report_.get(), POLLIN, 0};
   if (::poll(&executed, 1, kExecuteMs) == 0) {  // somebody on the host stopped it
-    ::syscall(SYS_pidfd_send_signal, launched.pidfd.get(), SIGKILL, nullptr, 0);
-    started = Error{Code::kTimeout, 0, "Failed to create sandbox: its first process hangs", {}};
+    return Error{Code::kTimeout, 0, "Failed to create sandbox: its first process hangs", {}};
   }
   ChildFailure failure{};
   ssize_t told;
   do {
-    told = ::read(report_read.get(), &failure, sizeof failure);
+    told = ::read(report_.get(), &failure, sizeof failure);
   } while (told < 0 && errno == EINTR);
-  if (told == static_cast<ssize_t>(sizeof failure)) {
-    started = child_error(failure);
-  }
-  if (!started.ok()) {
-    end(pid, launched.pidfd);
-    home.release_ids_of(request.id);
-    return started.error();
-  }
-  launched.stream = sandbox::GuestStream(std::move(host_end));
-  launched.groups = std::move(prepared.groups);
-  launched.id_range = prepared.id_range;
-  launched.enforcement = describe(request.spec, prepared.facts);
+  return told == static_cast<ssize_t>(sizeof failure) ? Status(child_error(failure)) : so_far;
+}
+
+Result<Launched> Launch::finish(const HostSetup& host, SandboxGroups groups) {
+  const EnforcementFacts facts = facts_of(host, groups);
+  auto tell = [&]() -> Status {
+    CARREL_TRY(check_required(request_.spec, facts));
+    std::vector<int> descriptors;
+    if (request_.listener.valid()) {
+      descriptors.push_back(request_.listener.get());
+    }
+    for (const std::vector<UniqueFd>* files : {&groups.join, &groups.work_join}) {
+      for (const UniqueFd& fd : *files) {
+        descriptors.push_back(fd.get());
+      }
+    }
+    return send_frame(stream_.get(), protocol::FrameType::kBoot,
+                      encode_boot(request_, groups, facts), descriptors);
+  };
+  CARREL_TRY(settle(tell()));
+  Launched launched;
+  launched.id = request_.id;
+  launched.pid = std::exchange(pid_, 0);
+  launched.pidfd = std::move(pidfd_);
+  launched.stream = sandbox::GuestStream(std::move(stream_));
+  launched.groups = std::move(groups);
+  launched.id_range = std::exchange(id_range_, std::nullopt);
+  launched.enforcement = describe(request_.spec, facts);
   return launched;
+}
+
+Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchRequest request) {
+  CARREL_ASSIGN(SandboxGroups groups, make_groups(host.cgroups, request.id, request.spec.limits,
+                                                  request.lifetime, Placing::kAtBirth));
+  CARREL_ASSIGN(Launch begun, Launch::begin(home, std::move(request), groups.clone_into));
+  return begun.finish(host, std::move(groups));
 }
 
 Status clean_up(storage::Home& home, const kernel::CgroupLayout& cgroups, const std::string& id) {

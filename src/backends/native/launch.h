@@ -44,12 +44,48 @@ struct LaunchRequest {
 struct HostSetup {
   kernel::CgroupLayout cgroups;
   int landlock_abi = 0;
-  std::uint32_t cpus = 1;  // that this process may use
 };
-Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& spec);
+// What a host has to be asked for: everything, or as little as a sandbox without a keeper needs.
+enum class Look { kWhole, kOnlyLimits };
+Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& spec,
+                                Look look = Look::kWhole);
 
-// Builds a sandbox in the order of docs/decisions/0003. On an error nothing is left behind. A
-// protection that `spec.required` names and this host cannot give is kUnsupported.
+struct ChildMemory;
+
+// A sandbox on its way, in the order of docs/decisions/0003. Its destructor ends one that was not
+// finished; nothing is left behind.
+class Launch {
+ public:
+  // Clones the first process, into a v2 control group unless that is -1, and has it begin to build
+  // its root, which takes it longer than everything else.
+  static Result<Launch> begin(storage::Home& home, LaunchRequest request, int clone_into);
+  // Tells it the rest. A protection that the spec requires and this host cannot give is
+  // kUnsupported.
+  Result<Launched> finish(const HostSetup& host, SandboxGroups groups);
+
+  Launch(Launch&& other) noexcept;
+  Launch& operator=(Launch&&) = delete;
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+  ~Launch();
+
+ private:
+  Launch(storage::Home& home, LaunchRequest request);
+  Status clone(int into);
+  Status send_plan();
+  Status settle(Status so_far);
+
+  storage::Home* home_;
+  LaunchRequest request_;
+  pid_t pid_ = 0;
+  UniqueFd pidfd_;
+  UniqueFd stream_;
+  UniqueFd report_;
+  std::unique_ptr<ChildMemory> memory_;  // until it has executed the guest
+  std::optional<std::uint32_t> id_range_;
+};
+
+// All of it at once, with the guest in its groups from its birth.
 Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchRequest request);
 
 // Gives back what belongs to a sandbox of this id beside its processes: control groups and ids.

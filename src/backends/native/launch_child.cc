@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 
 #include <csignal>
+#include <initializer_list>
 #include <type_traits>
 
 namespace carrel::native {
@@ -181,16 +182,13 @@ void close_others(int one, int other) {
 
 void run_child(const ChildPlan* given) {
   const ChildPlan& plan = *given;
-  for (int fd : plan.join) {
-    if (long result = call(SYS_write, fd, "0", 1); result != 1) {
-      fail(plan.report, ChildStep::kJoin, result);
-    }
-  }
   close_others(plan.control, plan.report);
-  // The namespace of control groups is made here and not by clone: its root is the group that the
-  // process is in at that moment.
-  if (long result = call(SYS_unshare, CLONE_NEWCGROUP); result != 0) {
-    fail(plan.report, ChildStep::kJoin, result);
+  // CRITICAL: a workload with a real-time priority would starve the host.
+  if (plan.real_time) {
+    const sched_param ordinary{};
+    if (long result = call(SYS_sched_setscheduler, 0, SCHED_OTHER, &ordinary); result != 0) {
+      fail(plan.report, ChildStep::kPriority, result);
+    }
   }
   int passed = wait_for_image(plan.control);
   if (long result = take_identity(plan); result != 0) {
@@ -218,9 +216,8 @@ void run_child(const ChildPlan* given) {
   // CRITICAL: no descriptor of the host's stays open in the guest, whoever left it inheritable.
   constexpr unsigned kCloseOnExec = 1U << 2;
   check(call(SYS_close_range, kFirstFree, ~0U, kCloseOnExec));
-  // CRITICAL: the network is still the host's; with this word the guest makes its own before it
-  // runs anything.
-  const char* arguments[] = {"carrel-guest", "make-network", nullptr};
+  // CRITICAL: the network is still the host's; the guest makes its own before it runs anything.
+  const char* arguments[] = {"carrel-guest", nullptr};
   const char* environment[] = {nullptr};
   long result = call(SYS_execveat, kImageFd, "", &arguments[0], &environment[0], AT_EMPTY_PATH);
   fail(report, ChildStep::kExecute, result);

@@ -3,32 +3,31 @@
 #include <sys/types.h>
 
 #include <cstddef>
-#include <span>
 
 namespace carrel::native {
 
 // What the child does between clone and exec. It shares its parent's memory until then: here is no
 // heap, no lock, no string and no errno, and everything it needs was computed before.
 struct ChildPlan {
-  std::span<const int> join;   // cgroup files to which it writes "0"
   // The guest's stream. When the child's ids are mapped, one byte comes here with the descriptor of
   // the guest program; its end means give up. It becomes descriptor 3.
   int control = -1;
   int report = -1;             // a failed step's number and errno go here; it closes with exec
   bool drop_groups = false;    // whether it may, and so must, give up the supplementary groups
+  bool real_time = false;      // whether its parent's real-time priority has to be given up
 };
 
 // The one id, of a user and of a group, that a sandbox's user namespaces map.
 inline constexpr unsigned kInnerId = 1000;
 
 enum class ChildStep : int {
-  kJoin = 1,
+  kPriority = 1,
   kIdentity = 2,
   kDescriptors = 3,
   kExecute = 4,
 };
 struct ChildFailure {
-  ChildStep step = ChildStep::kJoin;
+  ChildStep step = ChildStep::kPriority;
   int error_number = 0;
 };
 
@@ -43,8 +42,8 @@ struct ChildStack {
   alignas(64) unsigned char bytes[kSize];
 };
 
-// clone3 with the namespaces in `request`, and `plan` in the child, which makes the namespace of
-// control groups itself and leaves that of the network to the guest. Returns the child's pid with
+// clone3 with the namespaces in `request`, and `plan` in the child, which leaves the namespaces of
+// the network and of the control groups to the guest. Returns the child's pid with
 // `pidfd` set, or a negative errno. CRITICAL: `plan` and `stack` have to stay until the child has
 // executed the guest or is gone; both close its end of `plan.report`.
 pid_t clone_guest(const CloneRequest& request, const ChildPlan& plan, ChildStack& stack,

@@ -383,6 +383,10 @@ HostTree look_at_host() {
   return host;
 }
 
+std::vector<std::string> writable_paths(const policy::Spec& spec) {
+  return {"/workspace", "/home/" + spec.user, "/tmp", "/dev/shm"};
+}
+
 Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
                               const Identity& identity, Lifetime lifetime) {
   MountPlan result;
@@ -430,7 +434,6 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   }
   add_dev(plan);
   cover_proc(plan, spec, identity);
-  result.writable = {"/workspace", "/" + home, "/tmp", "/dev/shm"};
   if (spec.root_mode == policy::RootMode::kReadOnly) {
     plan.simple(StepKind::kSealRoot, "");
   }

@@ -10,11 +10,9 @@
 
 namespace carrel::native {
 
-// How the root of one sandbox is built, as the steps of protocol/boot.h in their wire form, and the
-// paths that a command may write to.
+// How the root of one sandbox is built, as the steps of protocol/boot.h in their wire form.
 struct MountPlan {
   std::string steps;
-  std::vector<std::string> writable;
   std::string staging;  // a host directory that the plan can be built on
 };
 
@@ -40,6 +38,9 @@ HostTree look_at_host();
 
 // Whether the image that the spec names is there.
 Status check_image(const policy::Spec& spec);
+
+// The paths that a command may write to.
+std::vector<std::string> writable_paths(const policy::Spec& spec);
 
 Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
                               const Identity& identity, Lifetime lifetime);

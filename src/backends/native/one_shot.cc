@@ -39,31 +39,69 @@ void add_group_facts(const kernel::Cgroup& group, const policy::Limits& limits,
   }
 }
 
+// What a crash would leave behind is found by its mark. Where there is no control group and no
+// range of ids, there is nothing to find.
+Result<UniqueFd> leave_mark(storage::Home& home, const std::string& id, const policy::Spec& spec) {
+  CARREL_ASSIGN(UniqueFd mark, home.claim_once(id));
+  CARREL_TRY(write_all(mark.get(), spec.cgroup_parent));  // for whoever cleans up after us
+  return mark;
+}
+
+// The host is looked at while the guest builds its root, except where the guest has to be born in
+// its control group.
+struct Making {
+  UniqueFd mark;
+  HostSetup host;  // the groups in `box` refer to it
+  std::optional<Launched> box;
+};
+
+Status make(storage::Home& home, LaunchRequest request, Making& making) {
+  const std::string id = request.id;
+  const policy::Spec spec = request.spec;
+  const Placing placing = kernel::has_only_v2() ? Placing::kAtBirth : Placing::kLater;
+  SandboxGroups groups;
+  auto look = [&]() -> Status {
+    CARREL_ASSIGN(making.host, look_at_setup(home, spec, Look::kOnlyLimits));
+    if (!making.mark.valid() && !making.host.cgroups.hierarchies().empty()) {
+      CARREL_ASSIGN(making.mark, leave_mark(home, id, spec));
+    }
+    CARREL_ASSIGN(groups, make_groups(making.host.cgroups, id, spec.limits, Lifetime::kOneShot,
+                                      placing));
+    return {};
+  };
+  if (::geteuid() == 0) {
+    CARREL_ASSIGN(making.mark, leave_mark(home, id, spec));
+  }
+  if (placing == Placing::kAtBirth) {
+    CARREL_TRY(look());
+  }
+  CARREL_ASSIGN(Launch launch, Launch::begin(home, std::move(request), groups.clone_into));
+  if (placing == Placing::kLater) {
+    CARREL_TRY(look());
+  }
+  CARREL_ASSIGN(making.box, launch.finish(making.host, std::move(groups)));
+  return {};
+}
+
 }  // namespace
 
 Result<sandbox::ExecResult> run_once(storage::Home& home, const OneShot& job,
                                      const sandbox::CommandIo& io,
                                      const EnforcementListener& listener) {
-  CARREL_ASSIGN(HostSetup host, look_at_setup(home, job.spec));
   const auto input = io.input >= 0 ? sandbox::Input::kFollows : sandbox::Input::kNone;
   CARREL_ASSIGN(std::string start, sandbox::encode_start(job.command, input));
   const std::string id = storage::make_id();
   LaunchRequest request;
   request.id = id;
   request.spec = job.spec;
-  // Where there is no control group and no range of ids, a crash leaves nothing to clean up.
-  UniqueFd mark;
-  if (::geteuid() == 0 || !host.cgroups.hierarchies().empty()) {
-    CARREL_ASSIGN(mark, home.claim_once(id));
-    CARREL_TRY(write_all(mark.get(), job.spec.cgroup_parent));  // for whoever cleans up after us
-  }
-  auto launched = launch(home, host, std::move(request));
+  Making making;
+  Status made = make(home, std::move(request), making);
   sweep_quickly(home);  // while the guest builds its room
-  if (!launched.ok()) {
+  if (!made.ok()) {
     home.release_once(id);
-    return launched.error();
+    return made.error();
   }
-  Launched& box = launched.value();
+  Launched& box = *making.box;
   if (listener) {
     listener(box.enforcement);
   }
