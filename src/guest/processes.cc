@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -206,6 +207,17 @@ void end_all_but(const pid_t* minded, std::size_t count, pid_t lost) {
   end_each([=](const ProcessRow* rows, std::size_t rows_count, const ProcessRow& row) {
     return is_unminded(rows, rows_count, row, minded, count, lost);
   });
+}
+
+void continue_stopped_children() {
+  constexpr int kMost = 64;
+  for (int i = 0; i < kMost; ++i) {
+    siginfo_t info{};
+    if (waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG) != 0 || info.si_pid == 0) {
+      return;
+    }
+    kill(info.si_pid, SIGCONT);
+  }
 }
 
 bool is_stopped(pid_t pid) {

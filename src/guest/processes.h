@@ -30,6 +30,10 @@ void end_descendants(pid_t ancestor, pid_t shell, std::uint64_t since);
 // children of `lost`, a minder that is dying, are ended with the rest.
 void end_all_but(const pid_t* minded, std::size_t count, pid_t lost);
 
+// Lets this process's children go on that somebody stopped. They can be stopped again and again:
+// whoever does it gets no more than one answer for each SIGCHLD, and a loop has an end.
+void continue_stopped_children();
+
 // Whether somebody stopped it with a signal.
 bool is_stopped(pid_t pid);
 

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "guest/processes.h"
 #include "guest/runtime.h"
 #include "kernel/uapi/mount.h"
 
@@ -243,6 +244,24 @@ namespace {
   }
 }
 
+void on_minder(int /*signal*/) {
+  int interrupted = errno;
+  continue_stopped_children();
+  errno = interrupted;
+}
+
+// Minders that end are reaped by the kernel, and those that somebody stopped go on at once.
+void watch_minders() {
+  struct sigaction action{};
+  action.sa_handler = on_minder;
+  action.sa_flags = SA_NOCLDWAIT | SA_RESTART;
+  sigaction(SIGCHLD, &action, nullptr);
+  sigset_t children;
+  sigemptyset(&children);
+  sigaddset(&children, SIGCHLD);
+  sigprocmask(SIG_UNBLOCK, &children, nullptr);
+}
+
 struct Request {
   int descriptors[kMaxPassed];
   int count = 0;
@@ -307,7 +326,7 @@ void serve_request(const protocol::Boot& boot, int socket, const Request& reques
 }  // namespace
 
 [[noreturn]] void run_spawner(const protocol::Boot& boot, int socket) {
-  signal(SIGCHLD, SIG_IGN);  // minders are reaped by the kernel
+  watch_minders();
   Request request;
   while (receive(socket, request)) {
     serve_request(boot, socket, request);

@@ -109,6 +109,9 @@ void reap(Guest& guest) {
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
     on_child_end(guest, pid, status);
   }
+  if (!guest.one_shot()) {
+    continue_stopped_children();  // the spawner, and minders that outlived theirs
+  }
 }
 
 void handle(Guest& guest, const struct epoll_event& event) {
