@@ -9,6 +9,7 @@
 
 #include "guest/processes.h"
 #include "guest/program.h"
+#include "guest/requests.h"
 #include "guest/runtime.h"
 
 namespace carrel::guest {
@@ -57,6 +58,7 @@ void free_command(Guest& guest, std::uint32_t index) {
   guest.poller.close(command.input);
   free(command.pending);
   free(command.text);
+  free(command.workdir);
   if (command.cwd != command.near_cwd) {
     free(command.cwd);
   }
@@ -93,6 +95,9 @@ void on_report(Guest& guest, std::uint32_t index) {
     case ReportKind::kEnded:
       note_end(guest, index, static_cast<int>(report.value));
       break;
+    case ReportKind::kNoWorkdir:
+      refuse_for_workdir(guest, index, static_cast<int>(report.value));
+      break;
   }
 }
 
@@ -126,6 +131,18 @@ void end_unminded(const Guest& guest, pid_t minder) {
     }
   }
   end_all_but(minded, count, minder);
+}
+
+void refuse_for_workdir(Guest& guest, std::uint32_t index, int error_number) {
+  const Command& command = guest.commands[index];
+  if (command.client != kNone) {
+    Text<protocol::kMaxReason> text;
+    text.add("cannot start in the directory '");
+    text.add(command.workdir == nullptr ? guest.boot.workdir : command.workdir).add("'");
+    refuse(guest, command.client, command.channel, protocol::Refusal::kNoWorkdir, error_number,
+           text.view());
+  }
+  free_command(guest, index);
 }
 
 void note_end(Guest& guest, std::uint32_t index, int wait_status) {

@@ -163,7 +163,9 @@ bool enter_workdir(const protocol::Boot& boot, const Start& start) {
       mkdir(above.add({boot.workdir.data(), at}).c_str(), 0755);
     }
   }
-  mkdir(path.c_str(), 0755);
+  if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) {
+    return false;
+  }
   return chdir(path.c_str()) == 0;
 }
 
@@ -183,8 +185,12 @@ bool enter_workdir(const protocol::Boot& boot, const Start& start) {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   signal(SIGPIPE, SIG_DFL);
   signal(SIGCHLD, SIG_DFL);
-  if (!place_descriptors(start, io) || !enter_workdir(boot, start)) {
+  if (!place_descriptors(start, io)) {
     tell(report, ReportKind::kNotStarted, static_cast<std::uint32_t>(errno));
+    _exit(126);
+  }
+  if (!enter_workdir(boot, start)) {
+    tell(report, ReportKind::kNoWorkdir, static_cast<std::uint32_t>(errno));
     _exit(126);
   }
   // The report pipe moves to 3 and everything above goes, but for a shell's own four.

@@ -209,7 +209,7 @@ bool take_for_command(Guest& guest, std::uint32_t index, const FrameHeader& head
 
 void refuse(Guest& guest, std::uint32_t index, std::uint32_t channel, Refusal refusal,
             int error_number, std::string_view text) {
-  unsigned char buffer[256];
+  unsigned char buffer[protocol::kMaxReason + 64];
   protocol::Writer writer(buffer);
   writer.u32(static_cast<std::uint32_t>(refusal));
   writer.u32(static_cast<std::uint32_t>(error_number));

@@ -70,7 +70,8 @@ struct Command {
   char title[81] = {};
   std::array<OutputStream, 2> output;
   protocol::Exit end;
-  char* cwd = nullptr;  // shell: its directory afterwards; in `near_cwd` if it fits there
+  char* workdir = nullptr;  // exec: where it was told to start; the sandbox's own without
+  char* cwd = nullptr;      // shell: its directory afterwards; in `near_cwd` if it fits there
   char near_cwd[96] = {};
 };
 

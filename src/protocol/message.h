@@ -113,6 +113,7 @@ enum class Refusal : std::uint32_t {
   kUnknown = 3,      // no such command
   kNoShell = 4,      // the shell cannot be started; errno says why
   kInternal = 5,
+  kNoWorkdir = 6,    // the directory to start in is not there and cannot be made
 };
 
 }  // namespace carrel::protocol

@@ -296,6 +296,9 @@ Error to_error(std::string_view payload) {
   switch (refusal) {
     case protocol::Refusal::kTooMany:
       return Error{Code::kResource, error_number, text, {}};
+    case protocol::Refusal::kNoWorkdir:
+      return Error{Code::kInvalid, error_number, text,
+                   "choose one that exists, or one below a directory that can be written to"};
     case protocol::Refusal::kUnknown:
       return Error{Code::kNotFound, error_number, text, {}};
     case protocol::Refusal::kNoShell:

@@ -133,6 +133,20 @@ TEST_P(Errors, MissingWorkdirIsSaidOrMade) {
   }
 }
 
+TEST_P(Errors, WorkdirIsMadeWhereItCanBe) {
+  EXPECT_EQ(carrel({"run", "--workdir", "/workspace/a/b", "--", "pwd"}).out, "/workspace/a/b\n");
+  Box box(GetParam(), {"--workdir", "/nope"});
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"sh", box.id(), "pwd"}, {"exec", box.id(), "--", "pwd"}}) {
+    Run run = carrel(words);
+    EXPECT_EQ(run.status, 125);
+    EXPECT_TRUE(says_one_line(run, "'/nope'"));
+  }
+  Run run = carrel({"exec", "--workdir", "/none", box.id(), "--", "pwd"});
+  EXPECT_EQ(run.status, 125);
+  EXPECT_TRUE(says_one_line(run, "'/none'"));
+}
+
 TEST_P(Errors, LargeCommandsAndEnvironmentsWorkOrAreRefusedInOneLine) {
   // What a caller can hand to any program at all: 128 KiB a word, and a fraction of the stack.
   const std::string word(100'000, 'x');
