@@ -8,7 +8,7 @@
 namespace carrel::guest {
 
 // A look at the sandbox's process table through /proc. It is what the workload let it become, so
-// it is used for finding what to end and for counting memory, never for trust.
+// it is used for finding what to end, never for trust.
 struct ProcessRow {
   pid_t pid = 0;
   pid_t parent = 0;
@@ -42,8 +42,5 @@ std::uint64_t process_start(pid_t pid);
 
 // A start time that lies after every process that exists now.
 std::uint64_t ticks_now();
-
-// Anonymous and shared memory of all processes but the guest, in bytes.
-std::uint64_t memory_of_all();
 
 }  // namespace carrel::guest

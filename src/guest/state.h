@@ -103,6 +103,13 @@ struct Shell {
   std::size_t line_size = 0;
 };
 
+// What the guest remembers from one look at the memory to the next.
+struct MemoryWatch {
+  std::uint64_t next_us = 0;  // 0: there is nothing to watch
+  std::uint64_t kept = 0;     // bytes in files when the limit was last overstepped
+  bool crowded = false;       // there are processes beside the helpers, as far as is known
+};
+
 struct Guest {
   protocol::Boot boot;
   BuiltRoot root;
@@ -119,6 +126,7 @@ struct Guest {
   std::uint64_t next_id = 1;
   std::uint64_t lease_deadline_us = 0;
   std::uint64_t shutdown_deadline_us = 0;
+  MemoryWatch watch;
   std::array<Client, kMaxClients> clients;
   std::array<Command, kMaxCommands> commands;
   std::array<Shell, kMaxShells> shells;
