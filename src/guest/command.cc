@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "guest/memory.h"
 #include "guest/processes.h"
 #include "guest/program.h"
 #include "guest/requests.h"
@@ -24,6 +25,13 @@ constexpr std::uint64_t kPatienceUs = 1'000'000;
 // Whether the guest itself decided that the command ends.
 bool ending(const Command& command) {
   return command.end.kind == EndKind::kTimedOut || command.end.kind == EndKind::kKilled;
+}
+
+// Where no cgroup counts refused forks: whether the processes that a failed command leaves behind
+// were, with itself, as many as there may be.
+bool at_process_limit(const Guest& guest) {
+  return guest.boot.memory_watch_bytes != 0 &&
+         look_at_memory(guest.root, Look::kQuick).tasks + 1 >= guest.boot.processes;
 }
 
 }  // namespace
@@ -153,6 +161,9 @@ void note_end(Guest& guest, std::uint32_t index, int wait_status) {
   }
   end.signal = WIFSIGNALED(wait_status) ? static_cast<std::uint32_t>(WTERMSIG(wait_status)) : 0;
   end.code = WIFEXITED(wait_status) ? static_cast<std::uint32_t>(WEXITSTATUS(wait_status)) : 0;
+  if (wait_status != 0 && !ending(command) && at_process_limit(guest)) {
+    end.flags |= protocol::kExitProcessLimit;
+  }
   begin_draining(guest, index);
 }
 

@@ -35,6 +35,8 @@ constexpr std::uint32_t kRangeSize = 0x10000;
 constexpr std::uint32_t kRanges = 4096;
 
 constexpr std::uint64_t kLargestFile = 1ULL << 40;
+// Where a group holds the process limit it has to be the one that refuses, because it counts that.
+constexpr std::uint32_t kSpareProcesses = 64;
 
 std::string pack(const std::vector<std::string>& strings) {
   std::string data;
@@ -216,6 +218,9 @@ std::string encode_boot(const LaunchRequest& request, const MountPlan& plan,
   boot.gid = kInnerId;
   // The guest, the spawner and a minder count too: they have the same user.
   boot.processes = spec.limits.pids + (request.lifetime == Lifetime::kOneShot ? 1 : 3);
+  if (prepared.facts.cgroup.pids != kernel::CgroupSource::kNone) {
+    boot.processes += kSpareProcesses;
+  }
   boot.open_files = spec.limits.open_files;
   boot.file_bytes = kLargestFile;
   if (prepared.facts.cgroup.memory == kernel::CgroupSource::kNone) {
