@@ -43,6 +43,9 @@ int fork_command(Guest& guest, const protocol::Start& start, const ProgramIo& io
   alignas(64) static char stack[64U << 10];
   ChildWork work{guest, start, io, report};
   program = clone(become_command, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, &work);
+  if (program < 0 && errno == EINVAL) {  // before Linux 6.1 memory is not shared between times
+    program = clone(become_command, stack + sizeof stack, SIGCHLD, &work);
+  }
   return program < 0 ? -errno : 0;
 }
 

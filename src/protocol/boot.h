@@ -40,7 +40,7 @@ enum class StepKind : std::uint8_t {
 enum StepFlags : std::uint32_t {
   kStepReadOnly = 1U << 0,
   kStepNoExec = 1U << 1,
-  kStepOptional = 1U << 2,  // a missing source is fine
+  kStepOptional = 1U << 2,  // a missing source is fine; kMask: so is one that only root can open
   kStepIsFile = 1U << 3,    // the mount point is a file
   kStepAllFlags = 15U,
 };

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 
 #include "backends/native/launch_child.h"
 #include "base/files.h"
@@ -274,6 +275,8 @@ Result<std::string> make_boot(const HostSetup& host, const LaunchRequest& reques
   identity.uid = kInnerId;
   identity.gid = kInnerId;
   identity.machine_id = storage::random_hex(32);
+  identity.boot_id = storage::make_id();
+  identity.boot_time = ::time(nullptr);
   identity.cpus = std::min(host.cpus, (request.spec.limits.cpu_millis + 999) / 1000);
   CARREL_TRY(check_image(request.spec));
   CARREL_ASSIGN(MountPlan plan,
