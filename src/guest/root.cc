@@ -57,10 +57,9 @@ class RootBuilder {
   enum class Pass { kTmpfs, kRest };
 
   bool follow_plan(Pass pass) {
-    protocol::Reader plan(
-        {reinterpret_cast<const unsigned char*>(boot_.plan.data()), boot_.plan.size()});
+    protocol::PlanReader plan(boot_.plan);
     MountStep step;
-    while (protocol::parse_step(plan, step)) {
+    while (plan.next(step)) {
       if ((step.kind == StepKind::kTmpfs) == (pass == Pass::kTmpfs) && !take(step)) {
         return false;
       }

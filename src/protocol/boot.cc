@@ -33,6 +33,16 @@ bool parse_step(Reader& plan, MountStep& step) {
   return plan.ok();
 }
 
+bool PlanReader::next(MountStep& step) {
+  if (!parse_step(reader_, step)) {
+    return false;
+  }
+  if (++count_ > kMaxSteps) {
+    reader_.fail();
+  }
+  return reader_.ok();
+}
+
 void write_boot(Writer& writer, const Boot& boot) {
   writer.bytes(boot.id);
   writer.u32(boot.flags);
@@ -80,8 +90,9 @@ bool parse_boot(std::string_view payload, Boot& boot) {
          (boot.flags & ~std::uint32_t{kBootAllFlags}) == 0 &&
          boot.join_descriptors <= kMaxBootDescriptors - 1 && !boot.workdir.empty() &&
          boot.workdir.front() == '/' && boot.uid != 0 && boot.gid != 0 && boot.processes != 0 &&
-         boot.open_files != 0 && !boot.guest_filter.empty() && boot.guest_filter.size() % 8 == 0 &&
-         !boot.workload_filter.empty() && boot.workload_filter.size() % 8 == 0;
+         boot.open_files != 0 && boot.lease_ms <= kMaxTimeoutMs && !boot.guest_filter.empty() &&
+         boot.guest_filter.size() % 8 == 0 && !boot.workload_filter.empty() &&
+         boot.workload_filter.size() % 8 == 0;
 }
 
 }  // namespace carrel::protocol

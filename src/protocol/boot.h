@@ -60,6 +60,20 @@ void write_step(Writer& writer, const MountStep& step);
 // Reads the next step; false at the end, and when the plan is malformed (see Reader::ok).
 bool parse_step(Reader& plan, MountStep& step);
 
+// The steps of a plan, one after the other, and no more than kMaxSteps.
+class PlanReader {
+ public:
+  explicit PlanReader(std::string_view plan)
+      : reader_({reinterpret_cast<const unsigned char*>(plan.data()), plan.size()}) {}
+  // False at the end, and when the plan is malformed or too long: see ok().
+  bool next(MountStep& step);
+  [[nodiscard]] bool ok() const { return reader_.ok(); }
+
+ private:
+  Reader reader_;
+  std::size_t count_ = 0;
+};
+
 enum BootFlags : std::uint32_t {
   kBootOneShot = 1U << 0,       // the sandbox ends with its first command, and with its stream
   kBootListener = 1U << 1,      // the first passed descriptor is the socket to listen on
