@@ -16,6 +16,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "backends/native/id_ranges.h"
 #include "backends/native/launch_child.h"
 #include "base/files.h"
 #include "guest/image.h"
@@ -28,12 +29,6 @@
 namespace carrel::native {
 
 namespace {
-
-// As root each sandbox has a range of 65,536 ids of its own. These lie above what systemd hands
-// out to containers and below 2^31, where some programs stop counting.
-constexpr std::uint32_t kFirstRange = 0x70000000;
-constexpr std::uint32_t kRangeSize = 0x10000;
-constexpr std::uint32_t kRanges = 4096;
 
 constexpr std::uint64_t kLargestFile = 1ULL << 40;
 // Where a group holds the process limit it has to be the one that refuses, because it counts that.
@@ -96,7 +91,7 @@ Status write_maps(pid_t pid, std::optional<std::uint32_t> range) {
   std::string uid = inner + std::to_string(::geteuid()) + " 1";
   std::string gid = inner + std::to_string(::getegid()) + " 1";
   if (range.has_value()) {
-    uid = gid = inner + std::to_string(kFirstRange + *range * kRangeSize) + " 1";
+    uid = gid = inner + std::to_string(kFirstSandboxId + *range * kIdsPerSandbox) + " 1";
   } else {
     CARREL_TRY(write_value_at(directory.get(), "setgroups", "deny"));
   }
@@ -349,7 +344,7 @@ Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchReques
 
   auto start = [&]() -> Status {
     if (prepared.facts.root) {
-      CARREL_ASSIGN(prepared.id_range, home.claim_ids(request.id, kRanges));
+      CARREL_ASSIGN(prepared.id_range, home.claim_ids(request.id, kIdRanges));
     }
     CARREL_TRY(write_maps(pid, prepared.id_range));
     CARREL_ASSIGN(UniqueFd image, guest::open_image());
