@@ -133,6 +133,21 @@ TEST_P(Errors, MissingWorkdirIsSaidOrMade) {
   }
 }
 
+// What the caller closed must not become the number of something of Carrel's.
+TEST_P(Errors, ClosedStandardStreamsAreEmpty) {
+  for (const char* closed : {"<&-", ">&-", "<&- >&-", "<&- >&- 2>&-"}) {
+    Launch launched = launch({"run", "--", "bash", "-c", "cat; echo out; echo err >&2; exit 7"});
+    launched.arguments.insert(
+        launched.arguments.begin(),
+        {"-c", std::string("exec \"$0\" \"$@\" ") + closed, launched.program});
+    launched.program = "/bin/bash";
+    Process process(launched);
+    process.close_input();
+    Run run = process.wait(seconds(20));
+    EXPECT_EQ(run.status, 7) << closed << run.err;
+  }
+}
+
 TEST_P(Errors, WorkdirIsMadeWhereItCanBe) {
   EXPECT_EQ(carrel({"run", "--workdir", "/workspace/a/b", "--", "pwd"}).out, "/workspace/a/b\n");
   Box box(GetParam(), {"--workdir", "/nope"});
