@@ -87,9 +87,8 @@ void tell_limits(const Connection& connection, sandbox::ExecResult& end) {
   const std::string& id = connection.record.id;
   if (end.oom_killed) {
     end.reason = "out of memory";
-    storage::add_event(connection.home,
-                       storage::limit_event(id, "memory", limits.memory_bytes,
-                                            std::max(peak, limits.memory_bytes)));
+    storage::add_event(connection.home, storage::limit_event(id, "memory", limits.memory_bytes,
+                                                             std::max(peak, limits.memory_bytes)));
   }
   if (end.process_limit) {
     sandbox::add_process_limit(end, limits.pids);

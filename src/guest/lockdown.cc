@@ -45,8 +45,8 @@ bool write_id_map(const char* path, std::uint32_t id) {
 // The workload's clocks begin at zero, so that they do not tell how long the host has been up. The
 // guest itself keeps the host's.
 bool begin_time() {
-  struct timespec monotonic {};
-  struct timespec boot {};
+  struct timespec monotonic{};
+  struct timespec boot{};
   clock_gettime(CLOCK_MONOTONIC, &monotonic);
   clock_gettime(CLOCK_BOOTTIME, &boot);
   Text<96> offsets;
