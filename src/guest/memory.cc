@@ -157,7 +157,7 @@ void add_mounts(const BuiltRoot& root, MemoryUse& use) {
   for (int mount : root.tmpfs) {
     struct statfs info{};
     if (mount >= 0 && fstatfs(mount, &info) == 0) {
-      use.files += (info.f_blocks - info.f_bfree) * static_cast<std::uint64_t>(info.f_bsize);
+      use.lasting += (info.f_blocks - info.f_bfree) * static_cast<std::uint64_t>(info.f_bsize);
     }
   }
 }
@@ -184,8 +184,8 @@ std::uint64_t sum_column(std::string_view table, unsigned column) {
 
 void add_system_v(MemoryUse& use) {
   static char table[64U << 10];
-  use.held += sum_column({table, read_proc("/proc/sysvipc/shm", table, sizeof table)}, 14);
-  use.held += sum_column({table, read_proc("/proc/sysvipc/msg", table, sizeof table)}, 3);
+  use.lasting += sum_column({table, read_proc("/proc/sysvipc/shm", table, sizeof table)}, 14);
+  use.lasting += sum_column({table, read_proc("/proc/sysvipc/msg", table, sizeof table)}, 3);
 }
 
 void add_sockets(MemoryUse& use) {

@@ -13,14 +13,14 @@ namespace carrel::guest {
 struct MemoryUse {
   std::uint64_t anonymous = 0;  // private memory and page tables, all processes but the guest
   std::uint64_t mapped = 0;     // shared memory as it is mapped
-  std::uint64_t files = 0;      // in the sandbox's tmpfs mounts
-  std::uint64_t held = 0;       // memory files, and shared memory of System V
+  std::uint64_t lasting = 0;    // files in the sandbox's tmpfs mounts, System V: outlives its maker
+  std::uint64_t held = 0;       // memory files
   std::uint64_t buffers = 0;    // of pipes that are not empty, and of sockets: at most this
   std::size_t tasks = 0;        // processes and threads, the guest included
 
   // Shared memory is seen where it is mapped and where it is held: the larger one is real.
   [[nodiscard]] std::uint64_t total() const {
-    std::uint64_t kept = files + held;
+    std::uint64_t kept = lasting + held;
     return anonymous + buffers + (mapped > kept ? mapped : kept);
   }
 };

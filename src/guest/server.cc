@@ -257,11 +257,16 @@ void watch_memory(Guest& guest, std::uint64_t now) {
   }
   if (use.total() <= limit) {
     watch.kept = 0;
+    watch.settling = false;
     return;
   }
-  // Files outlive their makers: after an overstep a command may clean up, and do little else.
-  if (use.files > watch.kept || use.total() - use.files > limit / 8) {
-    watch.kept = use.files;
+  // Files outlive their makers: after an overstep a command may clean up, and do little else. They
+  // grow until their makers are gone.
+  if (watch.settling) {
+    watch.kept = use.lasting;
+    watch.settling = false;
+  } else if (use.lasting > watch.kept || use.total() - use.lasting > limit / 8) {
+    watch.settling = true;
     flag_running(guest, protocol::kExitOutOfMemory);
     kill(-1, SIGKILL);
   }

@@ -106,7 +106,8 @@ struct Shell {
 // What the guest remembers from one look at the memory to the next.
 struct MemoryWatch {
   std::uint64_t next_us = 0;  // 0: there is nothing to watch
-  std::uint64_t kept = 0;     // bytes in files when the limit was last overstepped
+  std::uint64_t kept = 0;     // bytes in files after the limit was last overstepped
+  bool settling = false;      // the look before this one ended everybody
   bool crowded = false;       // there are processes beside the helpers, as far as is known
 };
 
