@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "backends/native/groups.h"
@@ -12,7 +13,9 @@
 #include "cli/foreground.h"
 #include "cli/output.h"
 #include "policy/size.h"
+#include "policy/spec_json.h"
 #include "storage/events.h"
+#include "storage/state.h"
 
 namespace carrel::cli {
 
@@ -20,33 +23,77 @@ namespace {
 
 constexpr int kGreetMs = 10'000;
 
-// Whether the kernel ended something in the sandbox for want of memory since the last look, and
-// what its limit is. The count is kept beside the sandbox's record.
-bool out_of_memory(const Connection& connection, std::uint64_t& limit) {
+// Whether a count of the sandbox's group has grown since the last look; it is kept in a file beside
+// the sandbox's record.
+bool has_grown(const Connection& connection, const char* name, std::uint64_t now) {
+  const std::string file = connection.record.id + "/" + name;
+  const std::string text = std::to_string(now);
+  auto before = read_file_at(connection.home.boxes(), file, 32);
+  if (text == (before.ok() ? before.value() : "0")) {
+    return false;
+  }
+  (void)replace_file_at(connection.home.boxes(), file, text, 0600);
+  return true;
+}
+
+// Adds to the end of a command that failed what the sandbox's group counted meanwhile. Returns the
+// most memory that was ever used, 0 where nobody counts it.
+std::uint64_t ask_group(const Connection& connection, sandbox::ExecResult& end) {
   policy::Spec spec;
   spec.cgroup_parent = connection.record.cgroup_parent;
   auto host = native::look_at_setup(connection.home, spec);
   if (!host.ok()) {
-    return false;
+    return 0;
   }
   auto group = kernel::Cgroup::open(host.value().cgroups, connection.record.id,
                                     kernel::CgroupOwnership::kBorrowed);
   if (!group.ok()) {
-    return false;
+    return 0;
   }
   auto work = group.value().open_subgroup(native::kWorkLeaf, kernel::CgroupOwnership::kBorrowed);
   if (!work.ok()) {
-    return false;
+    return 0;
   }
-  const std::string file = connection.record.id + "/oom_kills";
-  auto before = read_file_at(connection.home.boxes(), file, 32);
-  const std::string now = std::to_string(work.value().oom_kills());
-  limit = work.value().usage().memory_peak_bytes.value_or(0);
-  if (now == (before.ok() ? before.value() : "0")) {
-    return false;
+  if (!end.timed_out && end.exit_code == 128 + SIGKILL &&
+      has_grown(connection, "oom_kills", work.value().oom_kills())) {
+    end.oom_killed = true;
   }
-  (void)replace_file_at(connection.home.boxes(), file, now, 0600);
-  return true;
+  if (has_grown(connection, "fork_refusals", work.value().pids_limit_hits())) {
+    end.process_limit = true;
+  }
+  return work.value().usage().memory_peak_bytes.value_or(0);
+}
+
+policy::Limits limits_of(const Connection& connection) {
+  auto state = storage::State::open(connection.home);
+  auto row = state.ok() ? state.value().find(connection.record.id) : state.error();
+  if (!row.ok() || !row.value().has_value()) {
+    return {};
+  }
+  auto spec = policy::spec_from_json(row.value()->spec);
+  return spec.ok() ? spec.value().limits : policy::Limits{};
+}
+
+// A limit that ended or hindered the command is part of its result, and an event.
+void tell_limits(const Connection& connection, sandbox::ExecResult& end) {
+  if (end.exit_code == 0 || end.cancelled) {
+    return;
+  }
+  const std::uint64_t peak = ask_group(connection, end);
+  if (!end.oom_killed && !end.process_limit) {
+    return;
+  }
+  const policy::Limits limits = limits_of(connection);
+  const std::string& id = connection.record.id;
+  if (end.oom_killed) {
+    end.reason = "out of memory";
+    storage::add_event(connection.home, storage::limit_event(id, "memory", limits.memory_bytes,
+                                                             std::max(peak, limits.memory_bytes)));
+  }
+  if (end.process_limit) {
+    sandbox::add_process_limit(end, limits.pids);
+    storage::add_event(connection.home, storage::limit_event(id, "pids", limits.pids, limits.pids));
+  }
 }
 
 std::uint64_t characters(const std::string& text) {
@@ -136,14 +183,7 @@ int run_in_box(const Context& context, Connection& connection, sandbox::CommandR
     return fail(context, result.error());
   }
   sandbox::ExecResult& end = result.value();
-  std::uint64_t used = 0;
-  if ((end.signal == SIGKILL || end.exit_code == 137) && !end.timed_out && !end.cancelled &&
-      out_of_memory(connection, used)) {
-    end.oom_killed = true;
-    end.reason = "out of memory";
-    storage::add_event(connection.home,
-                       storage::limit_event(connection.record.id, "memory", used, used));
-  }
+  tell_limits(connection, end);
   if (shell && end.reason == "command not found") {
     end.reason = "there is no bash in this sandbox's image";
   }

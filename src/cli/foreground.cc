@@ -157,7 +157,7 @@ int show_result(const Context& context, const sandbox::ExecResult& result) {
   }
   const bool told = result.exit_code == 0 ||
                     (result.signal == 0 && !result.timed_out && !result.oom_killed &&
-                     result.exit_code != sandbox::kExitNotFound &&
+                     !result.process_limit && result.exit_code != sandbox::kExitNotFound &&
                      result.exit_code != sandbox::kExitNotExecutable);
   if (result.timed_out) {
     print_error("carrel: timed out after " + std::to_string(result.duration_ms) + " ms\n");

@@ -1,5 +1,9 @@
+#include <fcntl.h>
 #include <malloc.h>
+#include <poll.h>
 
+#include <array>
+#include <cstdlib>
 #include <string_view>
 #include <vector>
 
@@ -129,7 +133,26 @@ int main_with(std::span<const std::string_view> words) {
 }  // namespace
 }  // namespace carrel::cli
 
+namespace {
+
+// A file or socket of ours must never get the number of a standard stream that the caller closed.
+void open_missing_streams() {
+  std::array<pollfd, 3> streams{{{0, 0, 0}, {1, 0, 0}, {2, 0, 0}}};
+  if (::poll(streams.data(), streams.size(), 0) <= 0) {
+    return;
+  }
+  for (const pollfd& stream : streams) {
+    // In this order each one gets the lowest free number: its own.
+    if ((stream.revents & POLLNVAL) != 0 && ::open("/dev/null", O_RDWR) != stream.fd) {
+      std::abort();
+    }
+  }
+}
+
+}  // namespace
+
 int main(int count, char** words) {
+  open_missing_streams();
   // The heap grows in few steps and gives nothing back: most commands live for milliseconds.
   ::mallopt(M_TOP_PAD, 256 << 10);
   ::mallopt(M_TRIM_THRESHOLD, 64 << 20);

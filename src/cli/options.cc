@@ -53,7 +53,8 @@ constexpr std::array kCommands = {
             CommandGroup::kLongLived, kSandboxAndText, 2, 2, Trailing::kNothing, kCarrelFailed,
             Operation::kShell,
             "Folder, variables and functions stay from one command to the next. COMMAND is one "
-            "word: quote it. Its standard input is empty unless --stdin is given.",
+            "word: quote it; - reads it from the standard input, up to 3 MiB. Its own standard "
+            "input is empty unless --stdin is given.",
             "carrel sh $id 'cd /tmp && export A=1'\tchange the shell\n"
             "carrel sh $id 'pwd; echo $A'\tand find it changed\n"
             "carrel sh --session two $id 'make -j2'\ta second shell\n",
@@ -84,7 +85,8 @@ constexpr std::array kCommands = {
             "carrel stats $id\tcpu, memory, processes, disk\n", Visibility::kListed},
     Command{CommandId::kLogs, "logs", "show what a sandbox did, or one command's output",
             CommandGroup::kLongLived, kSandbox, 1, 1, Trailing::kNothing, kUsageFailed,
-            std::nullopt, "Without --command: a line for each command and its end. With it: the newest output of "
+            std::nullopt,
+            "Without --command: a line for each command and its end. With it: the newest output of "
             "that command, whose number `exec --detach` printed.",
             "carrel logs $id\twhat was run in it\n"
             "carrel logs $id --command 3 -f\tthe output of command 3, as it comes\n",

@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/utf8.h"
+#include "cli/terminal_filter.h"
 
 namespace carrel::cli {
 
@@ -109,16 +110,21 @@ std::string to_json(const sandbox::ExecResult& result) {
 }
 
 std::string printable(std::string_view text) {
+  const std::string valid = replace_invalid_utf8(text);
   std::string shown;
-  for (char c : replace_invalid_utf8(text)) {
-    unsigned char byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
+  std::size_t hidden_end = 0;
+  for (std::size_t i = 0; i < valid.size(); ++i) {
+    const unsigned char byte = static_cast<unsigned char>(valid[i]);
+    if (i >= hidden_end) {
+      hidden_end = i + hidden_character(std::string_view(valid).substr(i));
+    }
+    if (byte < 0x20 || byte == 0x7f || i < hidden_end) {
       constexpr std::string_view kDigits = "0123456789abcdef";
       shown += "\\x";
       shown += kDigits[byte >> 4];
       shown += kDigits[byte & 15];
     } else {
-      shown += c;
+      shown += valid[i];
     }
   }
   return shown;

@@ -24,7 +24,8 @@ std::string_view code_name(Code code);
 // A result as one JSON object.
 std::string to_json(const sandbox::ExecResult& result);
 
-// For text that comes from a sandbox and is shown on a terminal: control bytes are escaped.
+// For text that comes from a sandbox and is shown on a terminal: controls, and
+// characters that change its direction, are escaped.
 std::string printable(std::string_view text);
 
 // A JSON string literal; bytes that are not UTF-8 become U+FFFD.

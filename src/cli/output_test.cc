@@ -102,6 +102,16 @@ TEST(Printable, ControlBytesAreEscaped) {
   EXPECT_EQ(printable(std::string_view("\0\x07\x08\x7f", 4)), "\\x00\\x07\\x08\\x7f");
 }
 
+TEST(Printable, ControlsOfMoreThanOneByteAreEscaped) {
+  EXPECT_EQ(printable("a\xc2\x9b\xc2\x9b"
+                      "2J"),
+            "a\\xc2\\x9b\\xc2\\x9b2J");
+  EXPECT_EQ(printable("\xe2\x80\xae"
+                      "b\xd8\x9c"),
+            "\\xe2\\x80\\xaeb\\xd8\\x9c");
+  EXPECT_EQ(printable("\xc2\xa0\xd8\xa7\xe2\x80\xa6"), "\xc2\xa0\xd8\xa7\xe2\x80\xa6");
+}
+
 TEST(Printable, NoControlByteIsEverLeft) {
   std::string all;
   for (int i = 0; i < 256; ++i) {

@@ -36,15 +36,17 @@ Match match_colour(std::string_view data, std::size_t& size) {
   return size < kLongestColour ? Match::kMore : Match::kNo;
 }
 
-// C1 controls are two bytes in UTF-8; the bidirectional controls are three.
+// C1 controls and the Arabic letter mark are two bytes in UTF-8; the other bidirectional controls
+// are three.
 Match match_hidden(std::string_view data, std::size_t& size) {
   auto byte = [&](std::size_t i) { return static_cast<unsigned char>(data[i]); };
-  if (byte(0) == 0xc2) {
+  if (byte(0) == 0xc2 || byte(0) == 0xd8) {
     if (data.size() < 2) {
       return Match::kMore;
     }
     size = 2;
-    return byte(1) >= 0x80 && byte(1) <= 0x9f ? Match::kYes : Match::kNo;
+    const bool hidden = byte(0) == 0xc2 ? byte(1) >= 0x80 && byte(1) <= 0x9f : byte(1) == 0x9c;
+    return hidden ? Match::kYes : Match::kNo;
   }
   if (byte(0) == 0xe2) {
     if (data.size() < 3) {
@@ -60,6 +62,11 @@ Match match_hidden(std::string_view data, std::size_t& size) {
 }
 
 }  // namespace
+
+std::size_t hidden_character(std::string_view text) {
+  std::size_t size = 0;
+  return !text.empty() && match_hidden(text, size) == Match::kYes ? size : 0;
+}
 
 void TerminalFilter::take(std::string& out, std::string_view& data) {
   const unsigned char byte = static_cast<unsigned char>(data.front());

@@ -1,9 +1,15 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace carrel::cli {
+
+// How many bytes the character at the beginning of the text has if it is one that a terminal obeys
+// or that changes the direction of what is shown: a C1 control or a bidirectional control in UTF-8.
+// 0 for every other.
+std::size_t hidden_character(std::string_view text);
 
 // Makes a sandbox's output harmless for the terminal it is shown on. Text, line ends, tabs and
 // colours pass; every other escape sequence and control character is shown in caret notation, so

@@ -7,8 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "guest/memory.h"
 #include "guest/processes.h"
 #include "guest/program.h"
+#include "guest/requests.h"
 #include "guest/runtime.h"
 
 namespace carrel::guest {
@@ -23,6 +25,13 @@ constexpr std::uint64_t kPatienceUs = 1'000'000;
 // Whether the guest itself decided that the command ends.
 bool ending(const Command& command) {
   return command.end.kind == EndKind::kTimedOut || command.end.kind == EndKind::kKilled;
+}
+
+// Where no cgroup counts refused forks: whether the processes that a failed command leaves behind
+// were, with itself, as many as there may be.
+bool at_process_limit(const Guest& guest) {
+  return guest.boot.memory_watch_bytes != 0 &&
+         look_at_memory(guest.root, Look::kQuick).tasks + 1 >= guest.boot.processes;
 }
 
 }  // namespace
@@ -57,6 +66,7 @@ void free_command(Guest& guest, std::uint32_t index) {
   guest.poller.close(command.input);
   free(command.pending);
   free(command.text);
+  free(command.workdir);
   if (command.cwd != command.near_cwd) {
     free(command.cwd);
   }
@@ -93,6 +103,9 @@ void on_report(Guest& guest, std::uint32_t index) {
     case ReportKind::kEnded:
       note_end(guest, index, static_cast<int>(report.value));
       break;
+    case ReportKind::kNoWorkdir:
+      refuse_for_workdir(guest, index, static_cast<int>(report.value));
+      break;
   }
 }
 
@@ -128,6 +141,18 @@ void end_unminded(const Guest& guest, pid_t minder) {
   end_all_but(minded, count, minder);
 }
 
+void refuse_for_workdir(Guest& guest, std::uint32_t index, int error_number) {
+  const Command& command = guest.commands[index];
+  if (command.client != kNone) {
+    Text<protocol::kMaxReason> text;
+    text.add("cannot start in the directory '");
+    text.add(command.workdir == nullptr ? guest.boot.workdir : command.workdir).add("'");
+    refuse(guest, command.client, command.channel, protocol::Refusal::kNoWorkdir, error_number,
+           text.view());
+  }
+  free_command(guest, index);
+}
+
 void note_end(Guest& guest, std::uint32_t index, int wait_status) {
   Command& command = guest.commands[index];
   protocol::Exit& end = command.end;
@@ -136,6 +161,9 @@ void note_end(Guest& guest, std::uint32_t index, int wait_status) {
   }
   end.signal = WIFSIGNALED(wait_status) ? static_cast<std::uint32_t>(WTERMSIG(wait_status)) : 0;
   end.code = WIFEXITED(wait_status) ? static_cast<std::uint32_t>(WEXITSTATUS(wait_status)) : 0;
+  if (wait_status != 0 && !ending(command) && at_process_limit(guest)) {
+    end.flags |= protocol::kExitProcessLimit;
+  }
   begin_draining(guest, index);
 }
 

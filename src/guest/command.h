@@ -75,6 +75,8 @@ void on_deadline(Guest& guest, std::uint32_t index);
 // Notes how it ended. What is still in its pipes is read, then the client is told.
 void note_end(Guest& guest, std::uint32_t index, int wait_status);
 void note_not_started(Guest& guest, std::uint32_t index, int error_number);
+// The command is over before it began: its client is told that the directory is the reason.
+void refuse_for_workdir(Guest& guest, std::uint32_t index, int error_number);
 void begin_draining(Guest& guest, std::uint32_t index);
 
 }  // namespace carrel::guest

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -42,6 +43,9 @@ int fork_command(Guest& guest, const protocol::Start& start, const ProgramIo& io
   alignas(64) static char stack[64U << 10];
   ChildWork work{guest, start, io, report};
   program = clone(become_command, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, &work);
+  if (program < 0 && errno == EINVAL) {  // before Linux 6.1 memory is not shared between times
+    program = clone(become_command, stack + sizeof stack, SIGCHLD, &work);
+  }
   return program < 0 ? -errno : 0;
 }
 
@@ -190,6 +194,9 @@ void start_exec(Guest& guest, std::uint32_t index, const protocol::Start& start,
   command.started_us = now_us();
   command.started_wall_ms = wall_clock_ms();
   command.deadline_us = command.started_us + command.timeout_us;
+  if (!start.workdir.empty()) {
+    command.workdir = strndup(start.workdir.data(), start.workdir.size());
+  }
   ProgramIo io;
   int ends[2] = {-1, -1};
   int result = pipe2(ends, O_CLOEXEC) != 0 ? -errno : open_io(guest, index, start, io);

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "guest/runtime.h"
@@ -20,6 +21,8 @@ namespace carrel::guest {
 namespace {
 
 using namespace kernel::uapi;
+
+constexpr int kCloneNewTime = 0x80;
 
 bool load_filter(std::string_view bytes, Failure& failure) {
   struct {
@@ -37,6 +40,19 @@ bool write_id_map(const char* path, std::uint32_t id) {
   Text<64> map;
   map.add_number(id).add(" ").add_number(id).add(" 1");
   return write_file(AT_FDCWD, path, map.view()) == 0;
+}
+
+// The workload's clocks begin at zero, so that they do not tell how long the host has been up. The
+// guest itself keeps the host's.
+bool begin_time() {
+  struct timespec monotonic{};
+  struct timespec boot{};
+  clock_gettime(CLOCK_MONOTONIC, &monotonic);
+  clock_gettime(CLOCK_BOOTTIME, &boot);
+  Text<96> offsets;
+  offsets.add("monotonic -").add_number(static_cast<std::uint64_t>(monotonic.tv_sec));
+  offsets.add(" 0\nboottime -").add_number(static_cast<std::uint64_t>(boot.tv_sec)).add(" 0\n");
+  return write_file(AT_FDCWD, "/proc/self/timens_offsets", offsets.view()) == 0;
 }
 
 bool drop_capabilities() {
@@ -119,8 +135,12 @@ bool set_up_identity(const protocol::Boot& boot, Failure& failure) {
 bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, Failure& failure) {
   // CRITICAL: the mounts, the network and everything else made so far belong to the user namespace
   // that is left here. No capability that somebody might get below counts for them.
-  if (unshare(CLONE_NEWUSER) != 0) {
+  const bool own_time = unshare(CLONE_NEWUSER | kCloneNewTime) == 0;
+  if (!own_time && unshare(CLONE_NEWUSER) != 0) {  // not every kernel has it
     return failure.at("make", "the inner user namespace", -errno);
+  }
+  if (own_time && !begin_time()) {
+    return failure.at("set", "the clocks", -errno);
   }
   if (write_file(AT_FDCWD, "/proc/self/setgroups", "deny") != 0 ||
       !write_id_map("/proc/self/gid_map", boot.gid) ||

@@ -1,48 +1,22 @@
 #include "guest/processes.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <string_view>
 
-#include "guest/runtime.h"
+#include "guest/proc.h"
 
 namespace carrel::guest {
 
 namespace {
 
 constexpr std::uint64_t kTicksPerSecond = 100;  // USER_HZ
-
-bool to_number(std::string_view text, std::uint64_t& value) {
-  if (text.empty() || text.size() > 19) {
-    return false;
-  }
-  value = 0;
-  for (char c : text) {
-    if (c < '0' || c > '9') {
-      return false;
-    }
-    value = value * 10 + static_cast<std::uint64_t>(c - '0');
-  }
-  return true;
-}
-
-std::size_t read_proc(pid_t pid, const char* name, char* buffer, std::size_t size) {
-  Text<64> path;
-  path.add("/proc/").add_number(static_cast<std::uint64_t>(pid)).add("/").add(name);
-  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    return 0;
-  }
-  ssize_t n = read(fd, buffer, size);
-  close(fd);
-  return n > 0 ? static_cast<std::size_t>(n) : 0;
-}
 
 // Field `wanted` (3 is the first after the name) of a stat line. The name can hold anything, so
 // counting starts after the last parenthesis.
@@ -82,21 +56,6 @@ bool look_at(pid_t pid, ProcessRow& row) {
     row.state = 'S';
   }
   return true;
-}
-
-template <typename Visit>
-void each_pid(Visit visit) {
-  DIR* proc = opendir("/proc");
-  if (proc == nullptr) {
-    return;
-  }
-  while (struct dirent* entry = readdir(proc)) {
-    std::uint64_t pid = 0;
-    if (to_number(entry->d_name, pid)) {
-      visit(static_cast<pid_t>(pid));
-    }
-  }
-  closedir(proc);
 }
 
 const ProcessRow* find(const ProcessRow* rows, std::size_t count, pid_t pid) {
@@ -167,23 +126,6 @@ void end_each(IsDue is_due_now) {
   }
 }
 
-std::uint64_t status_kilobytes(std::string_view status, std::string_view key) {
-  std::size_t at = status.find(key);
-  if (at == std::string_view::npos) {
-    return 0;
-  }
-  status.remove_prefix(at + key.size());
-  std::uint64_t value = 0;
-  for (char c : status) {
-    if (c >= '0' && c <= '9') {
-      value = value * 10 + static_cast<std::uint64_t>(c - '0');
-    } else if (value != 0 || c == '\n') {
-      break;
-    }
-  }
-  return value;
-}
-
 }  // namespace
 
 std::size_t list_processes(ProcessRow* rows, std::size_t capacity) {
@@ -208,6 +150,17 @@ void end_all_but(const pid_t* minded, std::size_t count, pid_t lost) {
   });
 }
 
+void continue_stopped_children() {
+  constexpr int kMost = 64;
+  for (int i = 0; i < kMost; ++i) {
+    siginfo_t info{};
+    if (waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG) != 0 || info.si_pid == 0) {
+      return;
+    }
+    kill(info.si_pid, SIGCONT);
+  }
+}
+
 bool is_stopped(pid_t pid) {
   ProcessRow row;
   return look_at(pid, row) && row.state == 'T';
@@ -223,19 +176,6 @@ std::uint64_t ticks_now() {
   clock_gettime(CLOCK_BOOTTIME, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * kTicksPerSecond +
          static_cast<std::uint64_t>(now.tv_nsec) / (1'000'000'000 / kTicksPerSecond);
-}
-
-std::uint64_t memory_of_all() {
-  std::uint64_t kilobytes = 0;
-  each_pid([&](pid_t pid) {
-    if (pid == 1) {
-      return;
-    }
-    char buffer[4096];
-    std::string_view status(buffer, read_proc(pid, "status", buffer, sizeof buffer));
-    kilobytes += status_kilobytes(status, "\nRssAnon:") + status_kilobytes(status, "\nRssShmem:");
-  });
-  return kilobytes * 1024;
 }
 
 }  // namespace carrel::guest

@@ -8,7 +8,7 @@
 namespace carrel::guest {
 
 // A look at the sandbox's process table through /proc. It is what the workload let it become, so
-// it is used for finding what to end and for counting memory, never for trust.
+// it is used for finding what to end, never for trust.
 struct ProcessRow {
   pid_t pid = 0;
   pid_t parent = 0;
@@ -30,6 +30,10 @@ void end_descendants(pid_t ancestor, pid_t shell, std::uint64_t since);
 // children of `lost`, a minder that is dying, are ended with the rest.
 void end_all_but(const pid_t* minded, std::size_t count, pid_t lost);
 
+// Lets this process's children go on that somebody stopped. They can be stopped again and again:
+// whoever does it gets no more than one answer for each SIGCHLD, and a loop has an end.
+void continue_stopped_children();
+
 // Whether somebody stopped it with a signal.
 bool is_stopped(pid_t pid);
 
@@ -38,8 +42,5 @@ std::uint64_t process_start(pid_t pid);
 
 // A start time that lies after every process that exists now.
 std::uint64_t ticks_now();
-
-// Anonymous and shared memory of all processes but the guest, in bytes.
-std::uint64_t memory_of_all();
 
 }  // namespace carrel::guest

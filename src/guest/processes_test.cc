@@ -148,17 +148,6 @@ TEST(Processes, StoppedIsSeen) {
   EXPECT_TRUE(is_stopped(child.pid()));
 }
 
-TEST(Processes, ProcessesOfTheGuestCountAsMemory) {
-  constexpr std::size_t kSize = 64U << 20;
-  const TestChild child([] {
-    static volatile char* memory = new char[kSize];
-    for (std::size_t i = 0; i < kSize; i += 4096) {
-      memory[i] = 1;
-    }
-  });
-  EXPECT_GE(memory_of_all(), kSize);
-}
-
 // A process as the guest's minder is: it collects every descendant that ends.
 void mind(const std::function<void()>& work) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "guest/processes.h"
 #include "guest/runtime.h"
 #include "kernel/uapi/mount.h"
 
@@ -162,7 +163,9 @@ bool enter_workdir(const protocol::Boot& boot, const Start& start) {
       mkdir(above.add({boot.workdir.data(), at}).c_str(), 0755);
     }
   }
-  mkdir(path.c_str(), 0755);
+  if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) {
+    return false;
+  }
   return chdir(path.c_str()) == 0;
 }
 
@@ -182,8 +185,12 @@ bool enter_workdir(const protocol::Boot& boot, const Start& start) {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   signal(SIGPIPE, SIG_DFL);
   signal(SIGCHLD, SIG_DFL);
-  if (!place_descriptors(start, io) || !enter_workdir(boot, start)) {
+  if (!place_descriptors(start, io)) {
     tell(report, ReportKind::kNotStarted, static_cast<std::uint32_t>(errno));
+    _exit(126);
+  }
+  if (!enter_workdir(boot, start)) {
+    tell(report, ReportKind::kNoWorkdir, static_cast<std::uint32_t>(errno));
     _exit(126);
   }
   // The report pipe moves to 3 and everything above goes, but for a shell's own four.
@@ -241,6 +248,24 @@ namespace {
       _exit(0);
     }
   }
+}
+
+void on_minder(int /*signal*/) {
+  int interrupted = errno;
+  continue_stopped_children();
+  errno = interrupted;
+}
+
+// Minders that end are reaped by the kernel, and those that somebody stopped go on at once.
+void watch_minders() {
+  struct sigaction action{};
+  action.sa_handler = on_minder;
+  action.sa_flags = SA_NOCLDWAIT | SA_RESTART;
+  sigaction(SIGCHLD, &action, nullptr);
+  sigset_t children;
+  sigemptyset(&children);
+  sigaddset(&children, SIGCHLD);
+  sigprocmask(SIG_UNBLOCK, &children, nullptr);
 }
 
 struct Request {
@@ -307,7 +332,7 @@ void serve_request(const protocol::Boot& boot, int socket, const Request& reques
 }  // namespace
 
 [[noreturn]] void run_spawner(const protocol::Boot& boot, int socket) {
-  signal(SIGCHLD, SIG_IGN);  // minders are reaped by the kernel
+  watch_minders();
   Request request;
   while (receive(socket, request)) {
     serve_request(boot, socket, request);

@@ -29,7 +29,12 @@ inline constexpr int kShellControl = 198;
 inline constexpr int kShellDirectory = 199;
 
 // What a minder tells through its report pipe.
-enum class ReportKind : std::uint32_t { kStarted = 1, kNotStarted = 2, kEnded = 3 };
+enum class ReportKind : std::uint32_t {
+  kStarted = 1,
+  kNotStarted = 2,
+  kEnded = 3,
+  kNoWorkdir = 4,  // as kNotStarted, for the directory that it should start in
+};
 struct Report {
   ReportKind kind = ReportKind::kStarted;
   std::uint32_t value = 0;  // the program's pid, an errno, or a wait status

@@ -149,7 +149,10 @@ bool shut_down(Guest& guest, std::uint32_t grace_ms) {
   if (grace_ms == 0) {
     _exit(0);
   }
+  // The helpers do not hear signals. The spawner leaves when nobody can ask it any more, and a
+  // minder when nothing is left below it.
   kill(-1, SIGTERM);
+  on_spawner_end(guest);
   guest.shutdown_deadline_us = now_us() + std::uint64_t{grace_ms} * 1000;
   return true;
 }
@@ -206,7 +209,7 @@ bool take_for_command(Guest& guest, std::uint32_t index, const FrameHeader& head
 
 void refuse(Guest& guest, std::uint32_t index, std::uint32_t channel, Refusal refusal,
             int error_number, std::string_view text) {
-  unsigned char buffer[256];
+  unsigned char buffer[protocol::kMaxReason + 64];
   protocol::Writer writer(buffer);
   writer.u32(static_cast<std::uint32_t>(refusal));
   writer.u32(static_cast<std::uint32_t>(error_number));

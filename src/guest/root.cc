@@ -61,10 +61,9 @@ class RootBuilder {
   };
 
   bool follow_plan(Pass pass) {
-    protocol::Reader steps(
-        {reinterpret_cast<const unsigned char*>(plan_.steps.data()), plan_.steps.size()});
+    protocol::PlanReader steps(plan_.steps);
     MountStep step;
-    while (protocol::parse_step(steps, step)) {
+    while (steps.next(step)) {
       if ((step.kind == StepKind::kTmpfs) == (pass == Pass::kTmpfs) && !take(step)) {
         return false;
       }

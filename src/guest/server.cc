@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "guest/command.h"
+#include "guest/memory.h"
 #include "guest/processes.h"
 #include "guest/requests.h"
 #include "guest/runtime.h"
@@ -21,6 +22,7 @@ using protocol::FrameHeader;
 using protocol::Refusal;
 
 constexpr std::uint64_t kMemoryWatchUs = 20'000;
+constexpr std::uint64_t kIdleMemoryWatchUs = 200'000;
 
 void adopt(Guest& guest, int fd) {
   for (std::uint32_t i = 0; i < kMaxClients; ++i) {
@@ -109,6 +111,9 @@ void reap(Guest& guest) {
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
     on_child_end(guest, pid, status);
   }
+  if (!guest.one_shot()) {
+    continue_stopped_children();  // the spawner, and minders that outlived theirs
+  }
 }
 
 void handle(Guest& guest, const struct epoll_event& event) {
@@ -187,9 +192,10 @@ int wait_time(const Guest& guest) {
     nearest(at, shell.patience_us);
   }
   std::uint64_t now = now_us();
-  if (guest.boot.memory_watch_bytes != 0 && any_running(guest)) {
+  if (guest.boot.memory_watch_bytes != 0 && guest.watch.next_us == 0 && any_running(guest)) {
     nearest(at, now + kMemoryWatchUs);
   }
+  nearest(at, guest.watch.next_us);
   if (guest.shutdown_deadline_us != 0) {
     nearest(at, now + 10'000);
   }
@@ -207,23 +213,63 @@ bool nobody_left() {
   return list_processes(rows, 8) <= 1;
 }
 
-// Where no cgroup holds the limit. Not exact: it looks every now and then.
-void watch_memory(Guest& guest, std::uint64_t now) {
-  static std::uint64_t next_look = 0;
-  if (next_look == 0 || now < next_look) {  // the first look is one interval after the first event
-    next_look = next_look == 0 ? now + kMemoryWatchUs : next_look;
-    return;
-  }
-  next_look = now + kMemoryWatchUs;
-  if (!any_running(guest) || memory_of_all() <= guest.boot.memory_watch_bytes) {
-    return;
-  }
+void flag_running(Guest& guest, std::uint8_t flag) {
   for (Command& command : guest.commands) {
     if (command.state == CommandState::kRunning) {
-      command.end.flags |= protocol::kExitOutOfMemory;
+      command.end.flags |= flag;
     }
   }
-  kill(-1, SIGKILL);
+}
+
+// The processes that a sandbox has while nobody uses it.
+std::size_t helper_tasks(const Guest& guest) {
+  std::size_t count = guest.spawner >= 0 ? 2 : 1;
+  for (const Shell& shell : guest.shells) {
+    count += shell.report >= 0 ? 2 : 0;
+  }
+  return count;
+}
+
+// Where no cgroup holds the limit. Not exact: it looks every now and then, while a command runs or
+// something that one left behind.
+void watch_memory(Guest& guest, std::uint64_t now) {
+  MemoryWatch& watch = guest.watch;
+  const bool running = any_running(guest);
+  watch.crowded = watch.crowded || running;
+  if (!watch.crowded || watch.next_us == 0) {
+    watch.next_us = watch.crowded ? now + kMemoryWatchUs : 0;
+    return;
+  }
+  if (now < watch.next_us) {
+    return;
+  }
+  const std::uint64_t limit = guest.boot.memory_watch_bytes;
+  MemoryUse use = look_at_memory(guest.root, Look::kQuick);
+  if (use.total() > limit) {
+    use = look_at_memory(guest.root, Look::kExact);
+  }
+  const std::uint64_t cost = now_us() - now;
+  const std::uint64_t pause = running ? kMemoryWatchUs : kIdleMemoryWatchUs;
+  watch.next_us = now + cost + (pause > 4 * cost ? pause : 4 * cost);
+  watch.crowded = running || use.tasks > helper_tasks(guest);
+  if (use.tasks >= guest.boot.processes) {
+    flag_running(guest, protocol::kExitProcessLimit);
+  }
+  if (use.total() <= limit) {
+    watch.kept = 0;
+    watch.settling = false;
+    return;
+  }
+  // Files outlive their makers: after an overstep a command may clean up, and do little else. They
+  // grow until their makers are gone.
+  if (watch.settling) {
+    watch.kept = use.lasting;
+    watch.settling = false;
+  } else if (use.lasting > watch.kept || use.total() - use.lasting > limit / 8) {
+    watch.settling = true;
+    flag_running(guest, protocol::kExitOutOfMemory);
+    kill(-1, SIGKILL);
+  }
 }
 
 void expire(Guest& guest) {

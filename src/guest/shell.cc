@@ -229,6 +229,23 @@ bool hear(Guest& guest, Shell& shell) {
   return true;
 }
 
+// The end of everybody who waits for a shell that did not start, for the reason in `report`.
+void refuse_waiting(Guest& guest, std::uint32_t shell, const Report& report) {
+  for (std::uint32_t i = 0; i < kMaxCommands; ++i) {
+    const Command& command = guest.commands[i];
+    if (command.state != CommandState::kQueued || command.shell != shell) {
+      continue;
+    }
+    int reason = report.kind == ReportKind::kEnded ? ECANCELED : static_cast<int>(report.value);
+    if (report.kind == ReportKind::kNoWorkdir) {
+      refuse_for_workdir(guest, i, reason);
+    } else {
+      end_waiting(guest, i);
+      note_not_started(guest, i, reason);
+    }
+  }
+}
+
 // Whether the shell has not yet read that there is a command.
 bool has_unread(const Shell& shell) {
   int waiting = 0;
@@ -322,15 +339,7 @@ void on_shell_report(Guest& guest, std::uint32_t index) {
   shell.unfit = false;
   if (starting && !shell.given_up) {
     // Whoever waits for it cannot be served: every attempt would end the same way.
-    int reason =
-        told && report.kind == ReportKind::kNotStarted ? static_cast<int>(report.value) : ECANCELED;
-    for (std::uint32_t i = 0; i < kMaxCommands; ++i) {
-      Command& command = guest.commands[i];
-      if (command.state == CommandState::kQueued && command.shell == index) {
-        end_waiting(guest, i);
-        note_not_started(guest, i, reason);
-      }
-    }
+    refuse_waiting(guest, index, told ? report : Report{ReportKind::kNotStarted, ECANCELED, 0});
     return;
   }
   run_next(guest, shell);

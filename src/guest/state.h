@@ -70,7 +70,8 @@ struct Command {
   char title[81] = {};
   std::array<OutputStream, 2> output;
   protocol::Exit end;
-  char* cwd = nullptr;  // shell: its directory afterwards; in `near_cwd` if it fits there
+  char* workdir = nullptr;  // exec: where it was told to start; the sandbox's own without
+  char* cwd = nullptr;      // shell: its directory afterwards; in `near_cwd` if it fits there
   char near_cwd[96] = {};
 };
 
@@ -102,6 +103,14 @@ struct Shell {
   std::size_t line_size = 0;
 };
 
+// What the guest remembers from one look at the memory to the next.
+struct MemoryWatch {
+  std::uint64_t next_us = 0;  // 0: there is nothing to watch
+  std::uint64_t kept = 0;     // bytes in files after the limit was last overstepped
+  bool settling = false;      // the look before this one ended everybody
+  bool crowded = false;       // there are processes beside the helpers, as far as is known
+};
+
 struct Guest {
   protocol::Boot boot;
   BuiltRoot root;
@@ -118,6 +127,7 @@ struct Guest {
   std::uint64_t next_id = 1;
   std::uint64_t lease_deadline_us = 0;
   std::uint64_t shutdown_deadline_us = 0;
+  MemoryWatch watch;
   std::array<Client, kMaxClients> clients;
   std::array<Command, kMaxCommands> commands;
   std::array<Shell, kMaxShells> shells;

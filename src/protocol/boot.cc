@@ -45,6 +45,16 @@ bool parse_plan(std::string_view payload, Plan& plan) {
   return reader.finished() && plan.staging.starts_with('/') && !plan.steps.empty();
 }
 
+bool PlanReader::next(MountStep& step) {
+  if (!parse_step(reader_, step)) {
+    return false;
+  }
+  if (++count_ > kMaxSteps) {
+    reader_.fail();
+  }
+  return reader_.ok();
+}
+
 void write_boot(Writer& writer, const Boot& boot) {
   writer.bytes(boot.id);
   writer.u32(boot.flags);
@@ -91,8 +101,9 @@ bool parse_boot(std::string_view payload, Boot& boot) {
          boot.own_join_descriptors <= kMaxJoin && boot.join_descriptors <= kMaxJoin &&
          !boot.workdir.empty() &&
          boot.workdir.front() == '/' && boot.uid != 0 && boot.gid != 0 && boot.processes != 0 &&
-         boot.open_files != 0 && !boot.guest_filter.empty() && boot.guest_filter.size() % 8 == 0 &&
-         !boot.workload_filter.empty() && boot.workload_filter.size() % 8 == 0;
+         boot.open_files != 0 && boot.lease_ms <= kMaxTimeoutMs && !boot.guest_filter.empty() &&
+         boot.guest_filter.size() % 8 == 0 && !boot.workload_filter.empty() &&
+         boot.workload_filter.size() % 8 == 0;
 }
 
 }  // namespace carrel::protocol

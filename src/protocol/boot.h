@@ -43,7 +43,7 @@ enum class StepKind : std::uint8_t {
 enum StepFlags : std::uint32_t {
   kStepReadOnly = 1U << 0,
   kStepNoExec = 1U << 1,
-  kStepOptional = 1U << 2,  // a missing source is fine
+  kStepOptional = 1U << 2,  // a missing source is fine; kMask: so is one that only root can open
   kStepIsFile = 1U << 3,    // the mount point is a file
   kStepAllFlags = 15U,
 };
@@ -70,6 +70,20 @@ struct Plan {
 
 void write_plan(Writer& writer, const Plan& plan);
 bool parse_plan(std::string_view payload, Plan& plan);
+
+// The steps of a plan, one after the other, and no more than kMaxSteps.
+class PlanReader {
+ public:
+  explicit PlanReader(std::string_view plan)
+      : reader_({reinterpret_cast<const unsigned char*>(plan.data()), plan.size()}) {}
+  // False at the end, and when the plan is malformed or too long: see ok().
+  bool next(MountStep& step);
+  [[nodiscard]] bool ok() const { return reader_.ok(); }
+
+ private:
+  Reader reader_;
+  std::size_t count_ = 0;
+};
 
 enum BootFlags : std::uint32_t {
   kBootOneShot = 1U << 0,       // the sandbox ends with its first command, and with its stream

@@ -112,6 +112,26 @@ TEST(Boot, IsReadBackAsWritten) {
   EXPECT_EQ(encode(parsed), payload);
 }
 
+TEST(PlanReader, PlanHasAnEnd) {
+  MountStep step;
+  std::string plan;
+  for (std::size_t i = 0; i < kMaxSteps; ++i) {
+    plan += encode(MountStep());
+  }
+  PlanReader whole(plan);
+  std::size_t count = 0;
+  while (whole.next(step)) {
+    ++count;
+  }
+  EXPECT_TRUE(whole.ok());
+  EXPECT_EQ(count, kMaxSteps);
+  plan += encode(MountStep());
+  PlanReader longer(plan);
+  while (longer.next(step)) {
+  }
+  EXPECT_FALSE(longer.ok());
+}
+
 TEST(Boot, IsExactlyAsLongAsItsFields) {
   const std::string payload = encode(some_boot());
   Boot parsed;
@@ -134,6 +154,7 @@ TEST(Boot, NothingThatWouldWeakenTheSandboxIsAccepted) {
       {"an unknown flag", [](Boot& boot) { boot.flags = 1U << 4; }},
       {"an unknown flag", [](Boot& boot) { boot.flags = 1U << 31; }},
       {"a relative directory", [](Boot& boot) { boot.workdir = "workspace"; }},
+      {"a lease without an end", [](Boot& boot) { boot.lease_ms = kMaxTimeoutMs + 1; }},
       {"no directory", [](Boot& boot) { boot.workdir = {}; }},
       {"a short id", [](Boot& boot) { boot.id.remove_suffix(1); }},
       {"too many descriptors", [](Boot& boot) { boot.join_descriptors = kMaxJoin + 1; }},

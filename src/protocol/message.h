@@ -108,11 +108,12 @@ bool parse_command_row(std::string_view payload, CommandRow& row);
 
 // Why the guest does not do what was asked.
 enum class Refusal : std::uint32_t {
-  kBadRequest = 1,   // the frame is malformed: a bug or an attack
-  kTooMany = 2,      // as many commands as a sandbox can have are running
-  kUnknown = 3,      // no such command
-  kNoShell = 4,      // the shell cannot be started; errno says why
+  kBadRequest = 1,  // the frame is malformed: a bug or an attack
+  kTooMany = 2,     // as many commands as a sandbox can have are running
+  kUnknown = 3,     // no such command
+  kNoShell = 4,     // the shell cannot be started; errno says why
   kInternal = 5,
+  kNoWorkdir = 6,  // the directory to start in is not there and cannot be made
 };
 
 }  // namespace carrel::protocol

@@ -246,6 +246,7 @@ ExecResult to_result(const protocol::Exit& end) {
   result.cwd = std::string(end.cwd);
   result.duration_ms = static_cast<std::int64_t>(end.duration_us / 1000);
   result.oom_killed = (end.flags & protocol::kExitOutOfMemory) != 0;
+  result.process_limit = (end.flags & protocol::kExitProcessLimit) != 0;
   result.shell_restarted = (end.flags & protocol::kExitShellRestarted) != 0;
   result.signal = static_cast<int>(end.signal);
   switch (end.kind) {
@@ -296,6 +297,9 @@ Error to_error(std::string_view payload) {
   switch (refusal) {
     case protocol::Refusal::kTooMany:
       return Error{Code::kResource, error_number, text, {}};
+    case protocol::Refusal::kNoWorkdir:
+      return Error{Code::kInvalid, error_number, text,
+                   "choose one that exists, or one below a directory that can be written to"};
     case protocol::Refusal::kUnknown:
       return Error{Code::kNotFound, error_number, text, {}};
     case protocol::Refusal::kNoShell:

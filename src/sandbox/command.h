@@ -46,7 +46,6 @@ struct CommandIo {
   struct Wish {
     int signal = 0;   // forward this signal
     bool kill = false;
-    bool detach = false;
     bool resize = false;
     std::uint16_t rows = 0;
     std::uint16_t columns = 0;

@@ -16,6 +16,14 @@ void append_stream(std::string& text, const std::string& stream) {
 
 }  // namespace
 
+void add_process_limit(ExecResult& result, std::uint32_t limit) {
+  if (result.exit_code == 0 || result.timed_out || result.oom_killed) {
+    return;
+  }
+  result.reason += (result.reason.empty() ? "" : "; ") + std::string("the limit of ") +
+                   std::to_string(limit) + " processes was reached";
+}
+
 std::string render(const ExecResult& result) {
   if (result.success()) {
     return result.standard_output;

@@ -14,6 +14,7 @@ struct ExecResult {
   std::string cwd;  // the shell's directory afterwards; empty for a separate process
   bool timed_out = false;
   bool oom_killed = false;
+  bool process_limit = false;  // a process could not be made because the limit was reached
   bool truncated = false;  // some of the output is not in the two strings
   bool shell_restarted = false;
   bool cancelled = false;
@@ -27,6 +28,10 @@ inline constexpr int kExitTimeout = 124;
 inline constexpr int kExitCarrel = 125;
 inline constexpr int kExitNotExecutable = 126;
 inline constexpr int kExitNotFound = 127;
+
+// Says in the reason of a command that failed, and not for want of time or memory, that the limit
+// of that many processes was reached.
+void add_process_limit(ExecResult& result, std::uint32_t limit);
 
 // For people and models: stdout alone after success; otherwise a line that says how it ended and
 // then both streams.

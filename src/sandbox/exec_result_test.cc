@@ -37,6 +37,16 @@ TEST(ExecResult, StreamsOfAFailureBeginOnLinesOfTheirOwn) {
   EXPECT_EQ(render(result), "exit code 1\nno newline\nneither here");
 }
 
+TEST(ExecResult, ReachedProcessLimitIsPartOfTheReasonOfAFailure) {
+  ExecResult result;
+  add_process_limit(result, 50);
+  EXPECT_EQ(result.reason, "");
+  result.exit_code = 1;
+  result.reason = "exit status 1";
+  add_process_limit(result, 50);
+  EXPECT_EQ(result.reason, "exit status 1; the limit of 50 processes was reached");
+}
+
 TEST(ExecResult, FailureWithoutOutputIsOneLine) {
   ExecResult result;
   result.exit_code = 137;

@@ -1,9 +1,13 @@
 #include "storage/database.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include <utility>
+
+#include "base/unique_fd.h"
 
 namespace carrel::storage {
 
@@ -36,9 +40,18 @@ Error database_error(sqlite3* connection, const char* what) {
   return error;
 }
 
+// SQLite would let everybody read it. Its other files get the mode of this one.
+void keep_private(const std::string& path) {
+  UniqueFd made(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!made.valid()) {
+    ::chmod(path.c_str(), 0600);
+  }
+}
+
 }  // namespace
 
 Result<Database> Database::open(const std::string& path) {
+  keep_private(path);
   sqlite3* connection = nullptr;
   int code =
       sqlite3_open_v2(path.c_str(), &connection,

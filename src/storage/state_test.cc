@@ -1,6 +1,7 @@
 #include "storage/state.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -31,6 +32,18 @@ class StateTest : public ::testing::Test {
 
   std::string root_;
 };
+
+TEST_F(StateTest, NobodyElseCanReadIt) {
+  const mode_t before = ::umask(0);
+  State state = open();
+  EXPECT_TRUE(state.add(row("a", "box")).ok());
+  ::umask(before);
+  for (const char* name : {"state.db", "state.db-wal", "state.db-shm"}) {
+    struct stat info{};
+    ASSERT_EQ(::stat((root_ + "/" + name).c_str(), &info), 0) << name;
+    EXPECT_EQ(info.st_mode & 0777, 0600U) << name;
+  }
+}
 
 TEST_F(StateTest, WhatWasAddedIsThereForTheNextConnection) {
   {

@@ -133,6 +133,35 @@ TEST_P(Errors, MissingWorkdirIsSaidOrMade) {
   }
 }
 
+// What the caller closed must not become the number of something of Carrel's.
+TEST_P(Errors, ClosedStandardStreamsAreEmpty) {
+  for (const char* closed : {"<&-", ">&-", "<&- >&-", "<&- >&- 2>&-"}) {
+    Launch launched = launch({"run", "--", "bash", "-c", "cat; echo out; echo err >&2; exit 7"});
+    launched.arguments.insert(
+        launched.arguments.begin(),
+        {"-c", std::string("exec \"$0\" \"$@\" ") + closed, launched.program});
+    launched.program = "/bin/bash";
+    Process process(launched);
+    process.close_input();
+    Run run = process.wait(seconds(20));
+    EXPECT_EQ(run.status, 7) << closed << run.err;
+  }
+}
+
+TEST_P(Errors, WorkdirIsMadeWhereItCanBe) {
+  EXPECT_EQ(carrel({"run", "--workdir", "/workspace/a/b", "--", "pwd"}).out, "/workspace/a/b\n");
+  Box box(GetParam(), {"--workdir", "/nope"});
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"sh", box.id(), "pwd"}, {"exec", box.id(), "--", "pwd"}}) {
+    Run run = carrel(words);
+    EXPECT_EQ(run.status, 125);
+    EXPECT_TRUE(says_one_line(run, "'/nope'"));
+  }
+  Run run = carrel({"exec", "--workdir", "/none", box.id(), "--", "pwd"});
+  EXPECT_EQ(run.status, 125);
+  EXPECT_TRUE(says_one_line(run, "'/none'"));
+}
+
 TEST_P(Errors, LargeCommandsAndEnvironmentsWorkOrAreRefusedInOneLine) {
   // What a caller can hand to any program at all: 128 KiB a word, and a fraction of the stack.
   const std::string word(100'000, 'x');

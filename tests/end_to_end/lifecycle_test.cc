@@ -402,6 +402,16 @@ TEST_P(Lifecycle, OverstepOfTheMemoryLimitIsAnEventAndNotTheEnd) {
   EXPECT_GT(found["used"], 32 << 20) << found;
 }
 
+// R18: the grace is for commands that are still at work
+TEST_P(Lifecycle, IdleSandboxIsRemovedAtOnce) {
+  Box box(GetParam());
+  EXPECT_EQ(box.sh("true").status, 0);
+  EXPECT_EQ(box.sh("true", {"--session", "other"}).status, 0);
+  Run run = carrel({"rm", box.id()});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_LT(run.duration, milliseconds(700));
+}
+
 // R85
 TEST_P(Lifecycle, StatsShowLiveUse) {
   Box box(GetParam());

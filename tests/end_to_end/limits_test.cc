@@ -6,8 +6,10 @@
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
+#include "support/box.h"
 #include "support/fixture.h"
 
 namespace carrel::test {
@@ -32,6 +34,19 @@ class Limits : public CarrelTest {
     json result = json::parse(run.out, nullptr, false);
     EXPECT_TRUE(result.is_object()) << run.out.substr(0, 300) << run.err;
     return result.is_object() ? result : json::object();
+  }
+  // The limits that this user's sandboxes went over, as {name: allowed}.
+  std::vector<json> limit_events() const {
+    std::vector<json> found;
+    std::istringstream lines(read_text(place().home(GetParam()) + "/events.jsonl").value_or(""));
+    for (std::string line; std::getline(lines, line);) {
+      const json event = json::parse(line, nullptr, false);
+      if (event.value("event", "") == "limit") {
+        EXPECT_GE(event["used"], event["allowed"]) << line;
+        found.push_back(json{{event["limit"].get<std::string>(), event["allowed"]}});
+      }
+    }
+    return found;
   }
   // The group of the one live sandbox in a v1 hierarchy.
   std::string group_of(const std::string& controller) const {
@@ -144,6 +159,53 @@ TEST_P(Limits, ProcessesAreFiftyByDefault) {
       "except OSError as e:\n"
       "  print(errno.errorcode[e.errno], n)\n");
   EXPECT_EQ(result["stdout"], "EAGAIN 49\n") << result;
+}
+
+// R76, R84: told in the result, and an event
+TEST_P(Limits, ReachedProcessLimitIsTold) {
+  const std::string code =
+      "import os, time\n"
+      "while True:\n"
+      "  if os.fork() == 0:\n"
+      "    time.sleep(600)\n";
+  json result = python_result_of(code, {"--pids", "20"});
+  EXPECT_EQ(result["exit_code"], 1);
+  EXPECT_EQ(result["reason"], "exit status 1; the limit of 20 processes was reached") << result;
+  Run run = python(code, {"--pids", "20"});
+  EXPECT_NE(run.err.find("carrel: exit status 1; the limit of 20 processes was reached\n"),
+            std::string::npos)
+      << run.err;
+  EXPECT_EQ(result_of("exit 1")["reason"], "exit status 1");
+  EXPECT_EQ(limit_events(), (std::vector<json>{json{{"pids", 20}}, json{{"pids", 20}}}));
+}
+
+// R84
+TEST_P(Limits, OverstepOfTheMemoryLimitIsAnEvent) {
+  expect_out_of_memory(python_result_of("x = bytearray(200 << 20)", {"--memory", "64m"}));
+  EXPECT_EQ(limit_events(), (std::vector<json>{json{{"memory", 64 << 20}}}));
+}
+
+// R72: what processes share after a fork is there once
+TEST_P(Limits, SharedPagesCountOnce) {
+  json result = python_result_of(
+      "import os, time\n"
+      "x = bytearray(60 << 20)\n"
+      "for i in range(4):\n"
+      "  if os.fork() == 0:\n"
+      "    time.sleep(1)\n"
+      "    os._exit(0)\n"
+      "print([os.wait()[1] for i in range(4)])\n",
+      {"--memory", "160m"});
+  EXPECT_EQ(result["stdout"], "[0, 0, 0, 0]\n") << result;
+}
+
+// R72: a file outlives the command that was ended for it, and can still be removed
+TEST_P(Limits, FilesThatFilledTheMemoryCanBeRemoved) {
+  Box box(GetParam(), {"--memory", "128m", "--tmp", "400m"});
+  EXPECT_NE(box.sh("head -c 300M /dev/zero > /tmp/f; sleep 2; echo alive").out, "alive\n");
+  if (!as_root()) {  // a group that is full has no room for another shell
+    EXPECT_EQ(box.sh("rm /tmp/f; sleep 0.2; echo alive").out, "alive\n");
+  }
 }
 
 // R76: threads count as well

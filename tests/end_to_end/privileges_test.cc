@@ -167,6 +167,12 @@ TEST_P(Privileges, OnlyItsOwnProcessesAreSeen) {
   EXPECT_NE(bash("kill -9 1; kill -9 -1; sleep 600", {"--timeout", "2"}).status, 0);
 }
 
+TEST_P(Privileges, ProcessesStartedJustNow) {
+  Run run = bash("echo $(($(date +%s) - $(date -d \"$(ps -o lstart= -p $$)\" +%s)))");
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_NEAR(std::atof(run.out.c_str()), 0, 30);
+}
+
 // R92: nothing can be done to the first process
 TEST_P(Privileges, FirstProcessIsOutOfReach) {
   Box box(GetParam());

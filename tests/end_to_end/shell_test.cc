@@ -168,6 +168,19 @@ TEST_P(Shell, CommandTextArrivesIntact) {
   EXPECT_EQ(box.sh("# nothing").status, 0);
 }
 
+// R40: more than a word of the command line holds
+TEST_P(Shell, CommandCanComeFromTheStandardInput) {
+  Box box(GetParam());
+  const std::string text = "x='" + std::string(2'000'000, 'y') + "'; echo ${#x}; cat; (exit 3)";
+  Run run = carrel({"sh", box.id(), "-"}, {.input = text});
+  EXPECT_EQ(run.out, "2000000\n") << run.err;
+  EXPECT_EQ(run.status, 3);
+  EXPECT_EQ(carrel({"sh", box.id(), "-"}, {.input = ""}).status, 0);
+  EXPECT_EQ(box.sh("echo ${#x}").out, "2000000\n");
+  EXPECT_EQ(carrel({"sh", box.id(), "-"}, {.input = std::string(4U << 20, '#')}).status, 125);
+  EXPECT_EQ(carrel({"sh", "--stdin", box.id(), "-"}, {.input = "true"}).status, 125);
+}
+
 // R40
 TEST_P(Shell, UnbalancedQuoteIsTheCommandsFailure) {
   Box box(GetParam());

@@ -14,6 +14,7 @@
 
 #include "backends/native/doctor_settings.h"
 #include "backends/native/doctor_trial.h"
+#include "backends/native/id_ranges.h"
 #include "backends/native/launch.h"
 #include "backends/native/one_shot.h"
 #include "base/files.h"

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "backends/native/id_ranges.h"
 #include "base/files.h"
 #include "kernel/cgroup_text.h"
 

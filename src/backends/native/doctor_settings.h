@@ -9,9 +9,6 @@
 
 namespace carrel::native {
 
-// Where root's sandboxes have their ids: the first of the ranges that launch.cc gives out.
-inline constexpr std::uint32_t kFirstSandboxId = 0x70000000;
-
 // What the host says about itself, read and not tried.
 KernelSettings read_kernel_settings();
 Surroundings look_around();

@@ -43,7 +43,8 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
     add("memory", words(facts.cgroup.memory),
         facts.cgroup.swap_accounted ? "" : "swap is not counted on this host");
   } else {
-    add("memory", "watchdog", facts.why_no_memory);
+    add("memory", "watchdog",
+        facts.why_no_memory + "; against accidents, not against a program written to evade it");
   }
   if (held(facts.cgroup.cpu)) {
     add("cpu", words(facts.cgroup.cpu));

@@ -14,8 +14,10 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
+#include "backends/native/id_ranges.h"
 #include "backends/native/launch_child.h"
 #include "base/files.h"
 #include "guest/image.h"
@@ -29,13 +31,9 @@ namespace carrel::native {
 
 namespace {
 
-// As root each sandbox has a range of 65,536 ids of its own. These lie above what systemd hands
-// out to containers and below 2^31, where some programs stop counting.
-constexpr std::uint32_t kFirstRange = 0x70000000;
-constexpr std::uint32_t kRangeSize = 0x10000;
-constexpr std::uint32_t kRanges = 4096;
-
 constexpr std::uint64_t kLargestFile = 1ULL << 40;
+// Where a group holds the process limit it has to be the one that refuses, because it counts that.
+constexpr std::uint32_t kSpareProcesses = 64;
 
 std::string pack(const std::vector<std::string>& strings) {
   std::string data;
@@ -94,7 +92,7 @@ Status write_maps(pid_t pid, std::optional<std::uint32_t> range) {
   std::string uid = inner + std::to_string(::geteuid()) + " 1";
   std::string gid = inner + std::to_string(::getegid()) + " 1";
   if (range.has_value()) {
-    uid = gid = inner + std::to_string(kFirstRange + *range * kRangeSize) + " 1";
+    uid = gid = inner + std::to_string(kFirstSandboxId + *range * kIdsPerSandbox) + " 1";
   } else {
     CARREL_TRY(write_value_at(directory.get(), "setgroups", "deny"));
   }
@@ -213,6 +211,9 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
   boot.gid = kInnerId;
   // The guest, the spawner and a minder count too: they have the same user.
   boot.processes = spec.limits.pids + (request.lifetime == Lifetime::kOneShot ? 1 : 3);
+  if (facts.cgroup.pids != kernel::CgroupSource::kNone) {
+    boot.processes += kSpareProcesses;
+  }
   boot.open_files = spec.limits.open_files;
   boot.file_bytes = kLargestFile;
   if (facts.cgroup.memory == kernel::CgroupSource::kNone) {
@@ -353,6 +354,8 @@ Status Launch::send_plan() {
   identity.uid = kInnerId;
   identity.gid = kInnerId;
   identity.machine_id = storage::random_hex(32);
+  identity.boot_id = storage::make_id();
+  identity.boot_time = ::time(nullptr);
   identity.cpus = std::min(usable_cpus(), (request_.spec.limits.cpu_millis + 999) / 1000);
   CARREL_ASSIGN(MountPlan plan,
                 plan_mounts(request_.spec, look_at_host(), identity, request_.lifetime));
@@ -365,7 +368,7 @@ Result<Launch> Launch::begin(storage::Home& home, LaunchRequest request, int clo
   CARREL_TRY(launch.clone(clone_into));
   auto start = [&]() -> Status {
     if (::geteuid() == 0) {
-      CARREL_ASSIGN(launch.id_range_, home.claim_ids(launch.request_.id, kRanges));
+      CARREL_ASSIGN(launch.id_range_, home.claim_ids(launch.request_.id, kIdRanges));
     }
     CARREL_TRY(write_maps(launch.pid_, launch.id_range_));
     CARREL_ASSIGN(UniqueFd image, guest::open_image());

@@ -196,12 +196,13 @@ std::string memory_text(std::uint64_t bytes) {
          "0 kB\n";
 }
 
-std::string stat_text(std::uint32_t cpus) {
+std::string stat_text(const Identity& identity) {
   std::string text = "cpu  0 0 0 0 0 0 0 0 0 0\n";
-  for (std::uint32_t i = 0; i < cpus; ++i) {
+  for (std::uint32_t i = 0; i < identity.cpus; ++i) {
     text += "cpu" + std::to_string(i) + " 0 0 0 0 0 0 0 0 0 0\n";
   }
-  return text + "intr 0\nctxt 0\nbtime 0\nprocesses 0\nprocs_running 1\nprocs_blocked 0\n";
+  return text + "intr 0\nctxt 0\nbtime " + std::to_string(identity.boot_time) +
+         "\nprocesses 0\nprocs_running 1\nprocs_blocked 0\n";
 }
 
 // What tells about the host in the new proc is hidden or replaced by text of the sandbox's own.
@@ -217,12 +218,13 @@ void cover_proc(Plan& plan, const policy::Spec& spec, const Identity& identity) 
     plan.simple(StepKind::kMask, std::string("proc/") + name);
   }
   plan.simple(StepKind::kReadOnly, "proc/sys");
-  const std::array<std::pair<const char*, std::string>, 5> replaced = {{
+  const std::array<std::pair<const char*, std::string>, 6> replaced = {{
       {"cmdline", "carrel\n"},
       {"version", "Linux version 0.0.0 (carrel)\n"},
       {"loadavg", "0.00 0.00 0.00 1/1 1\n"},
       {"meminfo", memory_text(spec.limits.memory_bytes)},
-      {"stat", stat_text(identity.cpus)},
+      {"stat", stat_text(identity)},
+      {"sys/kernel/random/boot_id", identity.boot_id + "\n"},
   }};
   for (const auto& [name, text] : replaced) {
     plan.replace(kTmpSlot, std::string("proc/") + name, text, 0);

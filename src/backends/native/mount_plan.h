@@ -32,6 +32,8 @@ struct Identity {
   std::uint32_t gid = 1000;
   std::string machine_id;  // 32 hex digits
   std::uint32_t cpus = 1;
+  std::string boot_id;         // a UUID
+  std::int64_t boot_time = 0;  // when the sandbox's clocks began, in seconds of the wall clock
 };
 
 HostTree look_at_host();

@@ -56,7 +56,9 @@ HostTree some_host() {
   return host;
 }
 
-Identity some_identity() { return {1234, 1235, std::string(32, 'a'), 3}; }
+Identity some_identity() {
+  return {1234, 1235, std::string(32, 'a'), 3, "a-boot-id", 1'700'000'000};
+}
 
 MountPlan plan_of(const policy::Spec& spec, Lifetime lifetime = Lifetime::kOneShot,
                   const HostTree& host = some_host()) {
@@ -255,6 +257,10 @@ TEST(MountPlan, NumbersInProcAreTheSandboxsOwn) {
   const std::string stat = content_of(steps, StepKind::kReplace, "proc/stat");
   EXPECT_THAT(stat, HasSubstr("\ncpu2 "));
   EXPECT_THAT(stat, testing::Not(HasSubstr("\ncpu3 ")));
+  EXPECT_THAT(stat, HasSubstr("\nbtime 1700000000\n"));
+  EXPECT_EQ(content_of(steps, StepKind::kReplace, "proc/sys/kernel/random/boot_id"), "a-boot-id\n");
+  EXPECT_LT(place_of(steps, StepKind::kReadOnly, "proc/sys"),
+            place_of(steps, StepKind::kReplace, "proc/sys/kernel/random/boot_id"));
   EXPECT_THAT(content_of(steps, StepKind::kReplace, "proc/version"), HasSubstr("carrel"));
   EXPECT_NE(find(steps, StepKind::kReplace, "proc/loadavg"), nullptr);
 }

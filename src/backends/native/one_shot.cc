@@ -4,11 +4,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "backends/native/launch.h"
 #include "backends/native/remains.h"
 #include "base/files.h"
+#include "storage/events.h"
 
 namespace carrel::native {
 
@@ -23,19 +25,26 @@ void end_sandbox(Launched& launched) {
   }
 }
 
-// What the control group knows and the command's own end does not tell.
-void add_group_facts(const kernel::Cgroup& group, const policy::Limits& limits,
-                     sandbox::ExecResult& result) {
-  if (!result.oom_killed && group.oom_kills() > 0) {
-    result.oom_killed = true;
-    result.reason = "out of memory: the limit is " + std::to_string(limits.memory_bytes >> 20) +
-                    " MiB";
+// What the control group knows and the command's own end does not tell. Returns how much memory
+// was used at most, 0 where nobody counted.
+std::uint64_t add_group_facts(const kernel::Cgroup& group, sandbox::ExecResult& result) {
+  result.oom_killed = result.oom_killed || group.oom_kills() > 0;
+  result.process_limit = result.process_limit || group.pids_limit_hits() > 0;
+  return group.usage().memory_peak_bytes.value_or(0);
+}
+
+// A limit that ended or hindered the command is part of its result, and an event.
+void tell_limits(const storage::Home& home, const std::string& id, const policy::Limits& limits,
+                 std::uint64_t peak, sandbox::ExecResult& result) {
+  if (result.oom_killed) {
+    result.reason =
+        "out of memory: the limit is " + std::to_string(limits.memory_bytes >> 20) + " MiB";
+    storage::add_event(home, storage::limit_event(id, "memory", limits.memory_bytes,
+                                                  std::max(peak, limits.memory_bytes)));
   }
-  if (result.exit_code != 0 && !result.oom_killed && !result.timed_out &&
-      group.pids_limit_hits() > 0) {
-    result.reason += (result.reason.empty() ? "" : "; ") +
-                     std::string("the limit of ") + std::to_string(limits.pids) +
-                     " processes was reached";
+  if (result.process_limit) {
+    sandbox::add_process_limit(result, limits.pids);
+    storage::add_event(home, storage::limit_event(id, "pids", limits.pids, limits.pids));
   }
 }
 
@@ -108,9 +117,10 @@ Result<sandbox::ExecResult> run_once(storage::Home& home, const OneShot& job,
   auto result = sandbox::serve_command(box.stream, protocol::FrameType::kStart, start,
                                        job.command.timeout, io);
   end_sandbox(box);
+  std::uint64_t peak = 0;
   if (box.groups.box.has_value()) {
     if (result.ok()) {
-      add_group_facts(*box.groups.box, job.spec.limits, result.value());
+      peak = add_group_facts(*box.groups.box, result.value());
     } else if (result.error().code == Code::kGone && box.groups.box->oom_kills() > 0) {
       result.error().message = "the sandbox ended: out of memory";
       result.error().code = Code::kResource;
@@ -119,6 +129,9 @@ Result<sandbox::ExecResult> run_once(storage::Home& home, const OneShot& job,
     if (!removed.ok()) {
       return removed.error();
     }
+  }
+  if (result.ok()) {
+    tell_limits(home, id, job.spec.limits, peak, result.value());
   }
   if (box.id_range.has_value()) {
     home.release_ids(box.id, *box.id_range);
