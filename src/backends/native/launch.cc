@@ -83,21 +83,19 @@ std::uint64_t cpu_mask(std::uint32_t cpu_millis) {
   return mask;
 }
 
-Status write_maps(pid_t pid, std::optional<std::uint32_t> range) {
+// CRITICAL: id 0 stays unmapped. /proc shows an undumpable process as owned by the root of its
+// namespace; if that were the workload's own id, the guest's files there would be the workload's.
+std::string id_map(std::uint32_t outside) {
+  return std::to_string(kInnerId) + " " + std::to_string(outside) + " 1";
+}
+
+// As root: the sandbox's own ids.
+Status write_maps(pid_t pid, std::uint32_t range) {
   const std::string process = "/proc/" + std::to_string(pid);
   CARREL_ASSIGN(UniqueFd directory, open_at(AT_FDCWD, process, O_PATH | O_DIRECTORY));
-  // CRITICAL: id 0 stays unmapped. /proc shows an undumpable process as owned by the root of its
-  // namespace; if that were the workload's own id, the guest's files there would be the workload's.
-  const std::string inner = std::to_string(kInnerId) + " ";
-  std::string uid = inner + std::to_string(::geteuid()) + " 1";
-  std::string gid = inner + std::to_string(::getegid()) + " 1";
-  if (range.has_value()) {
-    uid = gid = inner + std::to_string(kFirstSandboxId + *range * kIdsPerSandbox) + " 1";
-  } else {
-    CARREL_TRY(write_value_at(directory.get(), "setgroups", "deny"));
-  }
-  CARREL_TRY(write_value_at(directory.get(), "gid_map", gid));
-  return write_value_at(directory.get(), "uid_map", uid);
+  const std::string map = id_map(kFirstSandboxId + range * kIdsPerSandbox);
+  CARREL_TRY(write_value_at(directory.get(), "gid_map", map));
+  return write_value_at(directory.get(), "uid_map", map);
 }
 
 Status send_frame(int socket, protocol::FrameType type, std::string_view payload,
@@ -163,6 +161,9 @@ Error child_error(const ChildFailure& failure) {
   switch (failure.step) {
     case ChildStep::kPriority:
       step = "give up the real-time priority";
+      break;
+    case ChildStep::kMaps:
+      step = "map its user id";
       break;
     case ChildStep::kIdentity:
       step = "take the sandbox's user id";
@@ -274,6 +275,8 @@ bool is_real_time() {
 
 // What the child uses of its parent's memory.
 struct ChildMemory {
+  std::string uid_map;
+  std::string gid_map;
   ChildPlan plan;
   ChildStack stack;
 };
@@ -334,6 +337,10 @@ Status Launch::clone(int into) {
   plan.control = guest_end.get();
   plan.report = report_write.get();
   plan.drop_groups = ::geteuid() == 0;
+  if (::geteuid() != 0) {
+    plan.uid_map = memory_->uid_map = id_map(::geteuid());
+    plan.gid_map = memory_->gid_map = id_map(::getegid());
+  }
   plan.real_time = is_real_time();
   CloneRequest request;
   request.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
@@ -369,8 +376,8 @@ Result<Launch> Launch::begin(storage::Home& home, LaunchRequest request, int clo
   auto start = [&]() -> Status {
     if (::geteuid() == 0) {
       CARREL_ASSIGN(launch.id_range_, home.claim_ids(launch.request_.id, kIdRanges));
+      CARREL_TRY(write_maps(launch.pid_, *launch.id_range_));
     }
-    CARREL_TRY(write_maps(launch.pid_, launch.id_range_));
     CARREL_ASSIGN(UniqueFd image, guest::open_image());
     CARREL_TRY(send_image(launch.stream_.get(), image.get()));
     return launch.send_plan();

@@ -109,7 +109,24 @@ long clone_onto(struct clone_args& arguments, void (*run)(const ChildPlan*),
   leave(1);
 }
 
-// Waits until the parent has mapped the ids, and returns the descriptor of the guest program.
+long write_to(const char* path, std::string_view text) {
+  long fd = call(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) {
+    return fd;
+  }
+  long written = call(SYS_write, fd, text.data(), text.size());
+  call(SYS_close, fd);
+  return written < 0 ? written : 0;
+}
+
+// The kernel lets an ordinary user map one id, its own, and only without a say over groups.
+long map_ids(const ChildPlan& plan) {
+  long result = write_to("/proc/self/setgroups", "deny");
+  result = result != 0 ? result : write_to("/proc/self/gid_map", plan.gid_map);
+  return result != 0 ? result : write_to("/proc/self/uid_map", plan.uid_map);
+}
+
+// Waits for the parent, and returns the descriptor of the guest program.
 int wait_for_image(int control) {
   char byte = 0;
   iovec data{&byte, 1};
@@ -188,6 +205,11 @@ void run_child(const ChildPlan* given) {
     const sched_param ordinary{};
     if (long result = call(SYS_sched_setscheduler, 0, SCHED_OTHER, &ordinary); result != 0) {
       fail(plan.report, ChildStep::kPriority, result);
+    }
+  }
+  if (!plan.uid_map.empty()) {
+    if (long result = map_ids(plan); result != 0) {
+      fail(plan.report, ChildStep::kMaps, result);
     }
   }
   int passed = wait_for_image(plan.control);

@@ -3,14 +3,19 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <string_view>
 
 namespace carrel::native {
 
 // What the child does between clone and exec. It shares its parent's memory until then: here is no
 // heap, no lock, no string and no errno, and everything it needs was computed before.
 struct ChildPlan {
-  // The guest's stream. When the child's ids are mapped, one byte comes here with the descriptor of
-  // the guest program; its end means give up. It becomes descriptor 3.
+  // An ordinary user's child maps its ids by itself: what it writes to these files. As root its
+  // parent does.
+  std::string_view uid_map;
+  std::string_view gid_map;
+  // The guest's stream. When the child may go on, one byte comes here with the descriptor of the
+  // guest program; its end means give up. It becomes descriptor 3.
   int control = -1;
   int report = -1;             // a failed step's number and errno go here; it closes with exec
   bool drop_groups = false;    // whether it may, and so must, give up the supplementary groups
@@ -22,6 +27,7 @@ inline constexpr unsigned kInnerId = 1000;
 
 enum class ChildStep : int {
   kPriority = 1,
+  kMaps = 5,
   kIdentity = 2,
   kDescriptors = 3,
   kExecute = 4,

@@ -31,7 +31,7 @@ constexpr std::uint64_t kGuestTmpfsBytes = 16U << 20;
 constexpr std::array kHiddenFiles = {
     "keys",      "key-users", "kallsyms",   "modules",  "interrupts", "softirqs",  "sched_debug",
     "schedstat", "vmstat",    "zoneinfo",   "buddyinfo", "diskstats", "partitions", "swaps",
-    "config.gz", "mtrr",      "timer_stats", "latency_stats"};
+    "config.gz", "mtrr",      "timer_stats", "latency_stats", "cmdline", "version"};
 // The kernel opens these to the host's root only, and there is nobody with its id in a sandbox.
 // They are hidden where that is not so; every mount less makes the sandbox start sooner.
 constexpr std::array kPrivateFiles = {"kcore",      "kmsg",        "kpagecount",  "kpageflags",
@@ -218,9 +218,7 @@ void cover_proc(Plan& plan, const policy::Spec& spec, const Identity& identity) 
     plan.simple(StepKind::kMask, std::string("proc/") + name);
   }
   plan.simple(StepKind::kReadOnly, "proc/sys");
-  const std::array<std::pair<const char*, std::string>, 6> replaced = {{
-      {"cmdline", "carrel\n"},
-      {"version", "Linux version 0.0.0 (carrel)\n"},
+  const std::array<std::pair<const char*, std::string>, 4> replaced = {{
       {"loadavg", "0.00 0.00 0.00 1/1 1\n"},
       {"meminfo", memory_text(spec.limits.memory_bytes)},
       {"stat", stat_text(identity)},
