@@ -117,7 +117,12 @@ Result<Connection> connect(const Context& context) {
     return socket.error();
   }
   connection.stream = sandbox::GuestStream(std::move(socket.value()));
-  CARREL_TRY(connection.stream.greet(connection.record.id, kGreetMs));
+  Status greeted = connection.stream.greet(connection.record.id, kGreetMs);
+  if (!greeted.ok() && greeted.error().code == Code::kGone) {  // it ended at this moment
+    greeted.error().message = "sandbox " + connection.record.id + " has ended";
+    greeted.error().hint = "'carrel info' says why";
+  }
+  CARREL_TRY(greeted);
   return connection;
 }
 
