@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <cstddef>
+#include <mutex>
 #include <string_view>
 
 #include "base/files.h"
@@ -18,9 +19,8 @@ namespace carrel::guest {
 namespace {
 constexpr unsigned kMfdExec = 0x10;       // newer than Debian 12's headers
 constexpr int kSealExec = 0x20;
-}  // namespace
 
-Result<UniqueFd> open_image() {
+Result<UniqueFd> make_image() {
   int fd = ::memfd_create("carrel-guest", MFD_CLOEXEC | MFD_ALLOW_SEALING | kMfdExec);
   if (fd < 0 && errno == EINVAL) {  // a kernel before 6.3
     fd = ::memfd_create("carrel-guest", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -40,4 +40,17 @@ Result<UniqueFd> open_image() {
   return image;
 }
 
+}  // namespace
+
+Result<int> image() {
+  static std::mutex mutex;
+  static UniqueFd made;
+  const std::lock_guard lock(mutex);
+  if (!made.valid()) {
+    CARREL_ASSIGN(made, make_image());
+  }
+  return made.get();
+}
+
 }  // namespace carrel::guest
+

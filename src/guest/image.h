@@ -6,7 +6,7 @@
 namespace carrel::guest {
 
 // The guest program as a sealed memory file, ready for execveat. A sandbox that gets hold of it
-// holds a private copy that nobody can write to, never the host's binary.
-Result<UniqueFd> open_image();
+// holds a copy that nobody can write to, never the host's binary. It is made once and stays open.
+Result<int> image();
 
 }  // namespace carrel::guest
