@@ -17,10 +17,10 @@ struct ProgramIo {
   int input = -1;
   int output = -1;
   int error = -1;
-  int wake = -1;       // shell: becomes kShellWake
-  int text = -1;       // shell: becomes kShellText
-  int control = -1;    // shell: becomes kShellControl
-  int directory = -1;  // shell: becomes kShellDirectory
+  int wake = -1;              // shell: becomes kShellWake
+  int text = -1;              // shell: becomes kShellText
+  int control = -1;           // shell: becomes kShellControl
+  int directory = -1;         // shell: becomes kShellDirectory
   int lasting[2] = {-1, -1};  // shell: become kShellOutput and kShellError
 };
 

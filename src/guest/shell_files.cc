@@ -35,12 +35,12 @@ namespace {
 // "builtin", a disabled eval, a readonly variable), the loop ends before it has waited for another
 // command, and bash exits with the status of the last one. The loop's own condition ends it when
 // nothing is executed any more (set -n): it spoils the kind that each round must read anew.
-#define CARREL_TELL                                                                          \
-  "__carrel_last=$?; builtin mapfile -td '' -n1 -u197 __carrel_nonce && "                \
-  "builtin echo \" ${__carrel_nonce-} $__carrel $__carrel_last\" >&198 || "                  \
+#define CARREL_TELL                                                         \
+  "__carrel_last=$?; builtin mapfile -td '' -n1 -u197 __carrel_nonce && "   \
+  "builtin echo \" ${__carrel_nonce-} $__carrel $__carrel_last\" >&198 || " \
   "{ __carrel=-1; __carrel_status \"$__carrel_last\"; };; "
-#define CARREL_RUN_OPENED                                                                    \
-  "builtin eval \"${__carrel[1]}\" <\"${__carrel_more[1]}\" >/proc/self/fd/199/out "         \
+#define CARREL_RUN_OPENED                                                            \
+  "builtin eval \"${__carrel[1]}\" <\"${__carrel_more[1]}\" >/proc/self/fd/199/out " \
   "2>\"${__carrel_more[2]}\" 0<&\"$((__carrel = 0))\"; "
 constexpr std::string_view kDriver =
     "{ exec 193>&10; } 194>&-; exec 194>&193 193>&-; "
@@ -57,9 +57,8 @@ constexpr std::string_view kDriver =
     "case ${__carrel-} in "
     "2) builtin eval \"${__carrel[1]}\" <&2 >&194 2>&195 0<&\"$((__carrel = 0))\"; " CARREL_TELL
     "1) builtin mapfile -td '' -n3 -u197 __carrel_more && "
-    "if __carrel_status \"${__carrel_more[0]}\"; then " CARREL_RUN_OPENED
-    "else " CARREL_RUN_OPENED "fi; " CARREL_TELL
-    "*) __carrel=-1; __carrel_status \"${__carrel_last-}\";; esac; done";
+    "if __carrel_status \"${__carrel_more[0]}\"; then " CARREL_RUN_OPENED "else " CARREL_RUN_OPENED
+    "fi; " CARREL_TELL "*) __carrel=-1; __carrel_status \"${__carrel_last-}\";; esac; done";
 #undef CARREL_TELL
 #undef CARREL_RUN_OPENED
 

@@ -43,8 +43,8 @@ int spawn_bash(Guest& guest, const Shell& shell, int wake, int control, const in
   protocol::write_start(writer, start);
 
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  ProgramIo io{null,    null,           null, wake, shell.text,
-               control, shell.directory, {lasting[0], lasting[1]}};
+  ProgramIo io{
+      null, null, null, wake, shell.text, control, shell.directory, {lasting[0], lasting[1]}};
   int result = spawn(guest, {reinterpret_cast<const char*>(payload), writer.size()}, io, report);
   close(null);
   return result;

@@ -42,19 +42,20 @@ enum class CommandState : std::uint8_t {
 };
 
 struct Command {
+  // What is looked for in the table lies together.
   CommandState state = CommandState::kFree;
-  std::uint64_t id = 0;
   protocol::StartKind kind = protocol::StartKind::kExec;
-  std::uint32_t flags = 0;
   std::uint32_t client = kNone;
   std::uint32_t channel = 0;
   std::uint32_t shell = kNone;
+  std::uint64_t id = 0;
+  std::uint64_t deadline_us = 0;  // 0: none any more
+  std::uint32_t flags = 0;
   std::uint64_t timeout_us = 0;
   std::uint64_t started_us = 0;
   std::uint64_t started_wall_ms = 0;
   std::uint64_t started_ticks = 0;
-  std::uint64_t deadline_us = 0;  // 0: none any more
-  pid_t minder = 0;               // long-lived: the process above it
+  pid_t minder = 0;  // long-lived: the process above it
   pid_t program = 0;
   int report = -1;
   int input = -1;
@@ -92,12 +93,13 @@ struct Shell {
   std::size_t text_size = 0;
   int proc = -1;                    // its directory in /proc
   std::array<int, 2> fifo{-1, -1};  // outputs that nobody else holds, for the next command
-  std::array<int, 2> lasting{-1, -1};  // the outputs that the shell keeps open, while nobody has them
-  std::uint32_t borrower = kNone;      // the command that has them, or had them last
+  std::array<int, 2> lasting{-1,
+                             -1};  // the outputs that the shell keeps open, while nobody has them
+  std::uint32_t borrower = kNone;  // the command that has them, or had them last
   std::uint64_t borrower_id = 0;
-  bool unsettled = false;        // it ended; whether somebody else holds them is still to be seen
-  std::uint64_t childless = 0;   // the newest process of the sandbox when the shell had no child
-  pid_t child = 0;               // a process that it was found to have since
+  bool unsettled = false;       // it ended; whether somebody else holds them is still to be seen
+  std::uint64_t childless = 0;  // the newest process of the sandbox when the shell had no child
+  pid_t child = 0;              // a process that it was found to have since
   std::uint32_t command = kNone;
   bool restarted = false;  // the next command is the first of a fresh shell after another's end
   bool unfit = false;      // it ends and gets no more commands

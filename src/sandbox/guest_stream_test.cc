@@ -114,6 +114,64 @@ TEST(GuestStream, FillWithNothingThereReturnsAtOnce) {
   EXPECT_TRUE(stream.fill().ok());
 }
 
+TEST(GuestStream, FillUntilReturnsWithTheFirstBytes) {
+  auto [stream, guest] = StreamAndGuest::make();
+  for (int i = 0; i < 5; ++i) {
+    std::thread writer([&end = guest] { end.send(FrameType::kWelcome, "hello"); });
+    EXPECT_TRUE(stream.fill_until(Clock::now() + std::chrono::seconds(20)).ok());
+    writer.join();
+    GuestFrame frame;
+    const auto whole = stream.next(frame);
+    ASSERT_TRUE(whole.ok() && whole.value());
+    EXPECT_EQ(frame.payload, "hello");
+  }
+}
+
+TEST(GuestStream, FillUntilEndsWithItsDeadline) {
+  auto [stream, guest] = StreamAndGuest::make();
+  for (const int wait : {0, 30, 1300}) {
+    const auto before = Clock::now();
+    EXPECT_TRUE(stream.fill_until(before + std::chrono::milliseconds(wait)).ok());
+    EXPECT_GE(Clock::now() - before, std::chrono::milliseconds(wait));
+    EXPECT_LT(Clock::now() - before, std::chrono::milliseconds(wait + 900));
+  }
+}
+
+TEST(GuestStream, FillUntilTellsThatTheGuestIsGone) {
+  auto [stream, guest] = StreamAndGuest::make();
+  guest.close();
+  const Status status = stream.fill_until(Clock::now() + std::chrono::seconds(20));
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, Code::kGone);
+}
+
+TEST(Eagerness, FollowsAnswersThatCameQuickly) {
+  Eagerness eagerness;
+  EXPECT_FALSE(eagerness.begin());
+  eagerness.note(std::chrono::milliseconds(5), false);
+  EXPECT_FALSE(eagerness.begin());
+  eagerness.note(std::chrono::microseconds(50), false);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(eagerness.begin());
+    eagerness.note(std::chrono::microseconds(50), true);
+  }
+  eagerness.note(std::chrono::milliseconds(5), true);
+  EXPECT_FALSE(eagerness.begin());
+}
+
+TEST(Eagerness, IsTriedLessAndLessWhereItIsInVain) {
+  Eagerness eagerness;
+  int tries = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    // Alone it is quick; asking takes the processor that the guest would need.
+    const bool asked = eagerness.begin();
+    tries += asked ? 1 : 0;
+    eagerness.note(asked ? std::chrono::microseconds(300) : std::chrono::microseconds(60), asked);
+  }
+  EXPECT_GT(tries, 3);
+  EXPECT_LT(tries, 25);
+}
+
 TEST(GuestStream, LargestFrameOfAGuestIsReadAndALargerOneIsMalformed) {
   auto [stream, guest] = StreamAndGuest::make();
   const std::string large(protocol::kMaxGuestPayload, 'g');
