@@ -68,17 +68,17 @@ Status GuestStream::send(std::uint32_t channel, protocol::FrameType type,
   return {};
 }
 
-bool Eagerness::begin() {
+Eagerness::Way Eagerness::begin() {
   if (pause_ > 0) {
     --pause_;
-    return false;
+    return Way::kSleep;
   }
-  return quick_;
+  return quick_ ? Way::kAsk : Way::kSleep;
 }
 
-void Eagerness::note(Clock::duration took, bool asked) {
+void Eagerness::note(Clock::duration took, Way way) {
   quick_ = took < kQuick;
-  if (!asked) {
+  if (way == Way::kSleep) {
     return;
   }
   failed_ = quick_ ? 0 : std::min(failed_ + 1, 10U);
@@ -120,13 +120,13 @@ Status GuestStream::limit_reads() {
 
 Status GuestStream::fill_until(Clock::time_point deadline) {
   const Clock::time_point start = Clock::now();
-  const bool ask = eagerness_.begin();
-  if (ask) {
+  const Eagerness::Way way = eagerness_.begin();
+  if (way == Eagerness::Way::kAsk) {
     const Clock::time_point enough = std::min(start + Eagerness::kQuick, deadline);
     while (Clock::now() < enough) {
       CARREL_ASSIGN(bool some, read_some(MSG_DONTWAIT));
       if (some) {
-        eagerness_.note(Clock::duration::zero(), true);
+        eagerness_.note(Clock::duration::zero(), way);
         return {};
       }
     }
@@ -142,7 +142,7 @@ Status GuestStream::fill_until(Clock::time_point deadline) {
       CARREL_ASSIGN(some, read_some(0));
     }
   }
-  eagerness_.note(Clock::now() - start, ask);
+  eagerness_.note(Clock::now() - start, way);
   return {};
 }
 

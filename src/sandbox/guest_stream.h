@@ -28,10 +28,12 @@ class Eagerness {
  public:
   static constexpr std::chrono::microseconds kQuick{120};
 
-  // Whether to ask for the next answer.
-  bool begin();
-  // How long the answer took, and whether it came while it was asked for.
-  void note(std::chrono::steady_clock::duration took, bool asked);
+  enum class Way { kSleep, kAsk };
+
+  // How to wait for the next answer.
+  Way begin();
+  // How long the answer took, and how it was waited for.
+  void note(std::chrono::steady_clock::duration took, Way way);
 
  private:
   bool quick_ = false;

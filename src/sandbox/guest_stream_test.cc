@@ -147,16 +147,16 @@ TEST(GuestStream, FillUntilTellsThatTheGuestIsGone) {
 
 TEST(Eagerness, FollowsAnswersThatCameQuickly) {
   Eagerness eagerness;
-  EXPECT_FALSE(eagerness.begin());
-  eagerness.note(std::chrono::milliseconds(5), false);
-  EXPECT_FALSE(eagerness.begin());
-  eagerness.note(std::chrono::microseconds(50), false);
+  EXPECT_EQ(eagerness.begin(), Eagerness::Way::kSleep);
+  eagerness.note(std::chrono::milliseconds(5), Eagerness::Way::kSleep);
+  EXPECT_EQ(eagerness.begin(), Eagerness::Way::kSleep);
+  eagerness.note(std::chrono::microseconds(50), Eagerness::Way::kSleep);
   for (int i = 0; i < 10; ++i) {
-    EXPECT_TRUE(eagerness.begin());
-    eagerness.note(std::chrono::microseconds(50), true);
+    EXPECT_EQ(eagerness.begin(), Eagerness::Way::kAsk);
+    eagerness.note(std::chrono::microseconds(50), Eagerness::Way::kAsk);
   }
-  eagerness.note(std::chrono::milliseconds(5), true);
-  EXPECT_FALSE(eagerness.begin());
+  eagerness.note(std::chrono::milliseconds(5), Eagerness::Way::kAsk);
+  EXPECT_EQ(eagerness.begin(), Eagerness::Way::kSleep);
 }
 
 TEST(Eagerness, IsTriedLessAndLessWhereItIsInVain) {
@@ -164,9 +164,10 @@ TEST(Eagerness, IsTriedLessAndLessWhereItIsInVain) {
   int tries = 0;
   for (int i = 0; i < 10'000; ++i) {
     // Alone it is quick; asking takes the processor that the guest would need.
-    const bool asked = eagerness.begin();
+    const Eagerness::Way way = eagerness.begin();
+    const bool asked = way == Eagerness::Way::kAsk;
     tries += asked ? 1 : 0;
-    eagerness.note(asked ? std::chrono::microseconds(300) : std::chrono::microseconds(60), asked);
+    eagerness.note(std::chrono::microseconds(asked ? 300 : 60), way);
   }
   EXPECT_GT(tries, 3);
   EXPECT_LT(tries, 25);
