@@ -28,6 +28,8 @@ class Growth {
       : groups_(groups), parts_(std::move(parts)), before_(now()) {}
 
   [[nodiscard]] double per(int count) const { return (now() - before_) / count / kMebibyte; }
+  // A group that was not there before, and is not below one that is counted.
+  void add(std::string part) { parts_.push_back(std::move(part)); }
 
  private:
   [[nodiscard]] double now() const {
@@ -102,6 +104,17 @@ Status grow_bwrap(const Setup& setup, const MemoryGroups& groups, int count, Sam
   return {};
 }
 
+// Where the group of a sandbox is: where its maker is, or at the top.
+Result<std::string> find_own(const MemoryGroups& groups, const std::string& maker,
+                             const std::string& name) {
+  for (const std::string& path : {maker + "/" + name, name}) {
+    if (groups.has(path)) {
+      return path;
+    }
+  }
+  return Error{Code::kNotFound, 0, "there is no control group " + name + " that counts memory", {}};
+}
+
 Status grow_carrel(const Setup& setup, const MemoryGroups& groups, int count, Samples& samples) {
   CARREL_ASSIGN(std::string keeper, groups.make(setup.groups + "/keeper"));
   // The first one starts the keeper, which is there once for all of them.
@@ -109,9 +122,9 @@ Status grow_carrel(const Setup& setup, const MemoryGroups& groups, int count, Sa
   CARREL_ASSIGN(std::string first, create_box(setup, Who::kRoot, kHome, keeper));
   ids.push_back(first);
   CARREL_ASSIGN(storage::Home home, storage::Home::open_at(home_path(setup, Who::kRoot, kHome)));
-  const std::string own = "carrel-" + home.label();
+  const std::string maker = setup.groups + "/keeper";
   settle();
-  Growth growth(groups, {setup.groups + "/keeper", own});
+  Growth growth(groups, {maker});
   Status status;
   for (int i = 0; i < count; ++i) {
     auto id = create_box(setup, Who::kRoot, kHome, keeper);
@@ -122,11 +135,19 @@ Status grow_carrel(const Setup& setup, const MemoryGroups& groups, int count, Sa
     ids.push_back(id.value());
   }
   settle();
+  for (std::size_t i = 1; i < ids.size() && status.ok(); ++i) {
+    auto own = find_own(groups, maker, "carrel-" + home.label() + "-" + ids[i]);
+    if (!own.ok()) {
+      status = own.error();
+      break;
+    }
+    if (!own.value().starts_with(maker)) {
+      growth.add(own.value());
+    }
+    samples.own.push_back(static_cast<double>(groups.bytes(own.value())) / kMebibyte);
+  }
   if (status.ok()) {
     samples.everything.push_back(growth.per(count));
-    for (std::size_t i = 1; i < ids.size(); ++i) {
-      samples.own.push_back(static_cast<double>(groups.bytes(own + "/" + ids[i])) / kMebibyte);
-    }
   }
   for (const std::string& id : ids) {
     Status removed = remove_box(setup, Who::kRoot, kHome, id);
@@ -166,6 +187,10 @@ void measure_memory(const Setup& setup, Effort effort, Report& report) {
   auto groups = MemoryGroups::find();
   if (!groups.ok()) {
     report.leave_out(kSection, groups.error().to_string());
+    return;
+  }
+  if (auto made = groups.value().make(setup.groups); !made.ok()) {
+    report.leave_out(kSection, made.error().to_string());
     return;
   }
   std::vector<Subject> subjects;

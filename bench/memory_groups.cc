@@ -73,6 +73,10 @@ std::uint64_t MemoryGroups::bytes(const std::string& path) const {
   return value_of(counters, "total_rss") + value_of(counters, "total_cache") + kernel;
 }
 
+bool MemoryGroups::has(const std::string& path) const {
+  return ::access((top_ + "/" + path + "/memory.stat").c_str(), F_OK) == 0;
+}
+
 Result<std::string> MemoryGroups::make(const std::string& path) const {
   const std::string group = top_ + "/" + path;
   if (::mkdir(group.c_str(), 0755) != 0 && errno != EEXIST) {

@@ -19,6 +19,8 @@ class MemoryGroups {
   // the top. 0 for a group that is not there.
   [[nodiscard]] std::uint64_t bytes(const std::string& path) const;
 
+  [[nodiscard]] bool has(const std::string& path) const;
+
   // Makes the group if it is missing and returns the file to which a process writes "0" to be in
   // it. Whoever made it removes it: with rmdir, when it is empty.
   [[nodiscard]] Result<std::string> make(const std::string& path) const;

@@ -115,7 +115,11 @@ clean_up() {
     for keeper in $(keepers "$home"); do
       end "$keeper"
     done
-    remove_groups "carrel-$(cat "$home/installation")"
+    for top in $(hierarchies); do
+      for group in "$top/carrel-$(cat "$home/installation")-"*; do
+        [ ! -d "$group" ] || remove_groups "$(basename "$group")"
+      done
+    done
   done
   if [ -n "$daemon" ]; then
     containers=$(docker_here ps -aq 2>/dev/null) || containers=

@@ -225,6 +225,9 @@ void begin_draining(Guest& guest, std::uint32_t index) {
   for (std::uint32_t which = 0; which < 2; ++which) {
     int waiting = 0;
     OutputStream& stream = command.output[which];
+    if (stream.resting) {
+      continue;
+    }
     if (stream.fd >= 0 && ioctl(stream.fd, FIONREAD, &waiting) == 0 && waiting > 0) {
       stream.drain = static_cast<std::uint64_t>(waiting);
     }

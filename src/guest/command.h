@@ -32,6 +32,7 @@ void on_spawner_end(Guest& guest);
 
 enum class Got {
   kData,     // there may be more
+  kShort,    // of a pipe: there was no more
   kNothing,  // everything that is there now was read
   kEnd,      // nobody can write any more
   kNoRoom,   // the client has to read first

@@ -45,7 +45,7 @@ void drain(Guest& guest, std::uint32_t index, std::uint32_t which) {
     if (got == Got::kNoRoom) {
       return;
     }
-    if (got != Got::kData) {
+    if (got != Got::kData && got != Got::kShort) {
       stream.drain = 0;
     }
     if (got == Got::kEnd) {
@@ -107,12 +107,14 @@ void set_output(Guest& guest, std::uint32_t index, std::uint32_t which, int fd) 
   stream.fd = fd;
   stream.watched = false;
   stream.held = false;
+  stream.resting = false;
 }
 
 void watch_output(Guest& guest, std::uint32_t index, std::uint32_t which) {
   OutputStream& stream = guest.commands[index].output[which];
   if (stream.fd >= 0 && !stream.watched) {
     stream.watched = true;
+    stream.resting = false;
     guest.poller.add(stream.fd, kNews, Source::kOutput, output_index(index, which));
   }
 }
@@ -128,24 +130,24 @@ Got read_output(Guest& guest, std::uint32_t index, std::uint32_t which) {
     stream.held = true;
     return Got::kNoRoom;
   }
-  // Most outputs are empty or short, and need no ring: the first bytes come by way of this.
-  static char first[Ring::kFew];
-  bool fresh = stream.ring.end() == 0;
-  std::size_t size = sizeof first;
-  char* place = fresh ? first : stream.ring.place(room, size);
+  // Most outputs are empty or short, and need no ring: few bytes come by way of this.
+  static char few[Ring::kFew];
+  bool is_short = stream.ring.is_short();
+  std::size_t size = sizeof few < room ? sizeof few : room;
+  char* place = is_short ? few : stream.ring.place(room, size);
   if (place == nullptr) {
     return Got::kEnd;
   }
   ssize_t n = read(stream.fd, place, size);
   if (n > 0) {
     std::size_t got = static_cast<std::size_t>(n);
-    if (!fresh) {
+    if (!is_short) {
       stream.ring.added(got);
-    } else if (!stream.ring.begin({first, got})) {
+    } else if (!stream.ring.add({few, got})) {
       return Got::kEnd;
     }
     stream.drain -= got < stream.drain ? got : stream.drain;
-    return Got::kData;
+    return got < size ? Got::kShort : Got::kData;
   }
   // A terminal whose program is gone answers EIO.
   return n == 0 || (errno != EAGAIN && errno != EINTR) ? Got::kEnd : Got::kNothing;
@@ -154,11 +156,11 @@ Got read_output(Guest& guest, std::uint32_t index, std::uint32_t which) {
 void on_output(Guest& guest, std::uint32_t index, std::uint32_t which) {
   // A bounded number of reads, so that a flood does not keep others waiting.
   Got got = Got::kData;
-  for (int i = 0; i < 8 && got == Got::kData; ++i) {
+  for (int i = 0; i < 8 && (got == Got::kData || got == Got::kShort); ++i) {
     got = read_output(guest, index, which);
   }
   Command& command = guest.commands[index];
-  if (got == Got::kData) {
+  if (got == Got::kData || got == Got::kShort) {
     look_again(guest, command.output[which], index, which);
   } else if (got == Got::kEnd && !can_gain_a_writer(command)) {
     command.output[which].drain = 0;

@@ -17,6 +17,7 @@ enum class Source : std::uint32_t {
   kReport,        // index: command
   kShellReport,   // index: shell
   kShellControl,  // index: shell
+  kTimer,
 };
 
 // epoll with a typed source and an index for each descriptor.

@@ -161,6 +161,42 @@ void continue_stopped_children() {
   }
 }
 
+std::uint64_t newest_process(int loadavg) {
+  char buffer[128];
+  ssize_t n = loadavg < 0 ? -1 : pread(loadavg, buffer, sizeof buffer, 0);
+  std::string_view line(buffer, n > 0 ? static_cast<std::size_t>(n) : 0);
+  std::uint64_t pid = 0;
+  if (!line.ends_with('\n')) {
+    return 0;
+  }
+  line.remove_suffix(1);
+  line.remove_prefix(line.rfind(' ') + 1);
+  return to_number(line, pid) ? pid : 0;
+}
+
+bool any_between(std::uint64_t after, std::uint64_t last) {
+  for (std::uint64_t pid = after + 1; pid <= last; ++pid) {
+    if (exists(static_cast<pid_t>(pid))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+pid_t find_child(pid_t first, pid_t second) {
+  pid_t child = 0;
+  each_pid([&](pid_t pid) {
+    ProcessRow row;
+    if (child == 0 && pid != first && look_at(pid, row) && row.state != 'Z' &&
+        (row.parent == first || row.parent == second)) {
+      child = pid;
+    }
+  });
+  return child;
+}
+
+bool exists(pid_t pid) { return kill(pid, 0) == 0 || errno != ESRCH; }
+
 bool is_stopped(pid_t pid) {
   ProcessRow row;
   return look_at(pid, row) && row.state == 'T';

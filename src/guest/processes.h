@@ -34,6 +34,18 @@ void end_all_but(const pid_t* minded, std::size_t count, pid_t lost);
 // whoever does it gets no more than one answer for each SIGCHLD, and a loop has an end.
 void continue_stopped_children();
 
+// The newest process of the sandbox, ended or not, from an open /proc/loadavg; 0 when it cannot be
+// told.
+std::uint64_t newest_process(int loadavg);
+
+// Whether there is such a process, running or ended and not yet reaped.
+bool exists(pid_t pid);
+// Whether there is any with an id after the one and up to the other.
+bool any_between(std::uint64_t after, std::uint64_t last);
+
+// A running child of either that is not `first` itself; 0 when there is none.
+pid_t find_child(pid_t first, pid_t second);
+
 // Whether somebody stopped it with a signal.
 bool is_stopped(pid_t pid);
 

@@ -26,7 +26,7 @@ using protocol::Start;
 using protocol::StringList;
 
 constexpr std::size_t kMaxStrings = 2 * protocol::kMaxArguments + 2;
-constexpr int kMaxPassed = 9;  // payload, report, three streams, four for a shell
+constexpr int kMaxPassed = 11;  // payload, report, three streams, six for a shell
 
 void tell(int report, ReportKind kind, std::uint32_t value) {
   Report message{kind, value, 0};
@@ -144,7 +144,8 @@ bool place_descriptors(const Start& start, const ProgramIo& io) {
     return true;
   }
   return dup2(io.wake, kShellWake) >= 0 && dup2(io.text, kShellText) >= 0 &&
-         dup2(io.control, kShellControl) >= 0 && dup2(io.directory, kShellDirectory) >= 0;
+         dup2(io.control, kShellControl) >= 0 && dup2(io.directory, kShellDirectory) >= 0 &&
+         dup2(io.lasting[0], kShellOutput) >= 0 && dup2(io.lasting[1], kShellError) >= 0;
 }
 
 // The sandbox's own work dir is made if it is absent; one that a command asks for is not.
@@ -193,7 +194,7 @@ bool enter_workdir(const protocol::Boot& boot, const Start& start) {
     tell(report, ReportKind::kNoWorkdir, static_cast<std::uint32_t>(errno));
     _exit(126);
   }
-  // The report pipe moves to 3 and everything above goes, but for a shell's own four.
+  // The report pipe moves to 3 and everything above goes, but for a shell's own six.
   int last = report;
   if (report != 3) {
     if (dup2(report, 3) < 0) {
@@ -206,7 +207,7 @@ bool enter_workdir(const protocol::Boot& boot, const Start& start) {
   if (io.control < 0) {
     close_from(4);
   } else {
-    close_between(4, kShellWake - 1);
+    close_between(4, kShellOutput - 1);
     close_from(kShellDirectory + 1);
   }
   int error = execute(arguments, environment);
@@ -233,7 +234,8 @@ namespace {
   Report started{ReportKind::kStarted, static_cast<std::uint32_t>(program),
                  static_cast<std::uint32_t>(getpid())};
   write_whole(report, {reinterpret_cast<const char*>(&started), sizeof started});
-  for (int fd : {io.input, io.output, io.error, io.wake, io.text, io.control, io.directory}) {
+  for (int fd : {io.input, io.output, io.error, io.wake, io.text, io.control, io.directory,
+                 io.lasting[0], io.lasting[1]}) {
     if (fd >= 0) {
       close(fd);
     }
@@ -311,12 +313,14 @@ void serve_request(const protocol::Boot& boot, int socket, const Request& reques
     if (minder == 0) {
       close(socket);
       close(fds[0]);
-      ProgramIo io{fds[2], fds[3], fds[4], -1, -1, -1, -1};
+      ProgramIo io{fds[2], fds[3], fds[4]};
       if (request.count == kMaxPassed) {
         io.wake = fds[5];
         io.text = fds[6];
         io.control = fds[7];
         io.directory = fds[8];
+        io.lasting[0] = fds[9];
+        io.lasting[1] = fds[10];
       }
       run_minder(boot, start, io, report);
     }
@@ -353,8 +357,8 @@ int ask_spawner(int socket, std::string_view payload, const ProgramIo& io, int r
     close(memory);
     return reason;
   }
-  int fds[kMaxPassed] = {memory,  report,  io.input,   io.output,   io.error,
-                         io.wake, io.text, io.control, io.directory};
+  int fds[kMaxPassed] = {memory,  report,     io.input,     io.output,     io.error,     io.wake,
+                         io.text, io.control, io.directory, io.lasting[0], io.lasting[1]};
   std::size_t count = io.control < 0 ? 5 : kMaxPassed;
   char byte = 0;
   struct iovec data{&byte, 1};

@@ -17,12 +17,15 @@ struct ProgramIo {
   int input = -1;
   int output = -1;
   int error = -1;
-  int wake = -1;       // shell: becomes kShellWake
-  int text = -1;       // shell: becomes kShellText
-  int control = -1;    // shell: becomes kShellControl
-  int directory = -1;  // shell: becomes kShellDirectory
+  int wake = -1;              // shell: becomes kShellWake
+  int text = -1;              // shell: becomes kShellText
+  int control = -1;           // shell: becomes kShellControl
+  int directory = -1;         // shell: becomes kShellDirectory
+  int lasting[2] = {-1, -1};  // shell: become kShellOutput and kShellError
 };
 
+inline constexpr int kShellOutput = 194;
+inline constexpr int kShellError = 195;
 inline constexpr int kShellWake = 196;
 inline constexpr int kShellText = 197;
 inline constexpr int kShellControl = 198;

@@ -38,14 +38,25 @@ class Ring {
   }
   void added(std::size_t size) { end_ += size; }
 
-  // The first bytes of the stream, at most kFew. False when there is no memory.
-  bool begin(std::string_view bytes) {
-    few_ = bytes.size() <= sizeof near_ ? near_ : static_cast<char*>(malloc(bytes.size()));
-    if (few_ == nullptr) {
-      return false;
+  // Whether the stream is still a few bytes, which are better added than placed.
+  [[nodiscard]] bool is_short() const { return data_ == nullptr; }
+
+  // Adds to a stream that is short, at most kFew bytes. False when there is no memory.
+  bool add(std::string_view bytes) {
+    std::size_t had = static_cast<std::size_t>(end_);
+    std::size_t size = had + bytes.size();
+    if (size > kFew) {
+      if (!grow()) {
+        return false;
+      }
+      memcpy(data_ + had, bytes.data(), bytes.size());
+    } else {
+      if (!hold_few(size)) {
+        return false;
+      }
+      memcpy(few_ + had, bytes.data(), bytes.size());
     }
-    memcpy(few_, bytes.data(), bytes.size());
-    end_ = bytes.size();
+    end_ = size;
     return true;
   }
 
@@ -68,6 +79,29 @@ class Ring {
   }
 
  private:
+  static std::size_t few_capacity(std::size_t size) {
+    return size <= sizeof near_ ? sizeof near_ : (size + 511) / 512 * 512;
+  }
+
+  // Makes room for that many bytes in all, and keeps those that are there.
+  bool hold_few(std::size_t size) {
+    std::size_t had = static_cast<std::size_t>(end_);
+    if (few_ != nullptr && few_capacity(size) == few_capacity(had)) {
+      return true;
+    }
+    bool near = size <= sizeof near_;
+    char* grown = near ? near_ : static_cast<char*>(malloc(few_capacity(size)));
+    if (grown == nullptr) {
+      return false;
+    }
+    if (had > 0) {
+      memcpy(grown, few_, had);
+      forget_few();
+    }
+    few_ = grown;
+    return true;
+  }
+
   bool grow() {
     void* memory =
         mmap(nullptr, kCapacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

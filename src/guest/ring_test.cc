@@ -107,7 +107,7 @@ TEST_F(RingTest, LimitCutsAPiece) {
 }
 
 TEST_F(RingTest, FewFirstBytesAreReadLikeAnyOthers) {
-  ASSERT_TRUE(ring_.begin("few bytes"));
+  ASSERT_TRUE(ring_.add("few bytes"));
   EXPECT_EQ(ring_.start(), 0U);
   EXPECT_EQ(ring_.end(), 9U);
   EXPECT_EQ(ring_.from(0, 100), "few bytes");
@@ -118,14 +118,32 @@ TEST_F(RingTest, FewFirstBytesAreReadLikeAnyOthers) {
 TEST_F(RingTest, FewFirstBytesStayWhenMoreCome) {
   const std::string first = numbered(Ring::kFew);
   const std::string more = numbered(kCapacity);
-  ASSERT_TRUE(ring_.begin(first));
+  ASSERT_TRUE(ring_.add(first));
   add(more);
   EXPECT_EQ(ring_.end(), first.size() + more.size());
   EXPECT_TRUE(all_from(ring_.start()) == more);
   ring_.reset();
-  ASSERT_TRUE(ring_.begin(first));
+  ASSERT_TRUE(ring_.add(first));
   add("x");
   EXPECT_TRUE(all_from(0) == first + "x");
+}
+
+TEST_F(RingTest, FewBytesMayComeInPieces) {
+  const std::string all = numbered(Ring::kFew + 100);
+  for (std::size_t step : {1UL, 7UL, 128UL, 500UL, Ring::kFew}) {
+    for (std::size_t at = 0; at < all.size(); at += step) {
+      const std::string_view piece = std::string_view(all).substr(at, step);
+      if (ring_.is_short()) {
+        ASSERT_TRUE(ring_.add(piece));
+      } else {
+        add(piece);
+      }
+      ASSERT_EQ(all_from(0), all.substr(0, at + step));
+    }
+    EXPECT_FALSE(ring_.is_short());
+    ring_.reset();
+    EXPECT_TRUE(ring_.is_short());
+  }
 }
 
 TEST_F(RingTest, ResetForgetsAndCanBeUsedAgain) {

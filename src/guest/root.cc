@@ -221,6 +221,9 @@ class RootBuilder {
       return failure_.at("mount proc at", step.path, mount);
     }
     built_.proc_sys_user = openat(mount, "sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (built_.tmpfs[kGuestSlot] >= 0) {
+      built_.loadavg = openat(mount, "loadavg", O_RDONLY | O_CLOEXEC);
+    }
     return make_target(step) && attach(step, mount, 0, 0);
   }
 

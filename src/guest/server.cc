@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "guest/requests.h"
 #include "guest/runtime.h"
 #include "guest/shell.h"
+#include "guest/shell_outputs.h"
 
 namespace carrel::guest {
 
@@ -162,6 +164,9 @@ void handle(Guest& guest, const struct epoll_event& event) {
         on_shell_control(guest, index);
       }
       break;
+    case Source::kTimer:
+      guest.timer_us = 0;
+      break;
   }
 }
 
@@ -180,8 +185,8 @@ void nearest(std::uint64_t& at, std::uint64_t deadline) {
   }
 }
 
-// How long to sleep, in milliseconds; -1 without an end.
-int wait_time(const Guest& guest) {
+// The first moment at which something is due that nobody will tell; 0: there is none.
+std::uint64_t next_deadline(const Guest& guest) {
   std::uint64_t at = 0;
   nearest(at, guest.lease_deadline_us);
   nearest(at, guest.shutdown_deadline_us);
@@ -199,12 +204,30 @@ int wait_time(const Guest& guest) {
   if (guest.shutdown_deadline_us != 0) {
     nearest(at, now + 10'000);
   }
-  if (at == 0) {
+  return at;
+}
+
+// How long to wait for news, in milliseconds; -1 without an end, or until the timer comes. Shells
+// have a timer: a command in a shell has its deadline so soon, and is over so soon, that to have
+// the kernel's timer set and cleared for each would be a good part of what it costs. One that is
+// set to come sooner is left as it is.
+int wait_time(Guest& guest) {
+  std::uint64_t at = next_deadline(guest);
+  if (at == 0 || (guest.timer_us != 0 && guest.timer_us <= at)) {
     return -1;
   }
-  constexpr std::uint64_t kMostMs = 3'600'000;
-  std::uint64_t ms = at <= now ? 0 : (at - now + 999) / 1000;
-  return static_cast<int>(ms < kMostMs ? ms : kMostMs);
+  if (guest.timer < 0) {
+    constexpr std::uint64_t kMostMs = 3'600'000;
+    std::uint64_t now = now_us();
+    std::uint64_t ms = at <= now ? 0 : (at - now + 999) / 1000;
+    return static_cast<int>(ms < kMostMs ? ms : kMostMs);
+  }
+  struct itimerspec when{};
+  when.it_value.tv_sec = static_cast<time_t>(at / 1'000'000);
+  when.it_value.tv_nsec = static_cast<long>(at % 1'000'000 * 1000);
+  timerfd_settime(guest.timer, TFD_TIMER_ABSTIME, &when, nullptr);
+  guest.timer_us = at;
+  return -1;
 }
 
 // Whether no process but the guest is left.
@@ -348,6 +371,7 @@ void flush_all(Guest& guest) {
     }
     expire(guest);
     flush_all(guest);
+    settle_shells(guest);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "guest/requests.h"
 #include "guest/runtime.h"
 #include "guest/shell_files.h"
+#include "guest/shell_outputs.h"
 #include "guest/shell_start.h"
 
 namespace carrel::guest {
@@ -122,6 +123,7 @@ void finish(Guest& guest, Shell& shell, int wait_status) {
   free_text(guest, command);
   if (command.state == CommandState::kRunning) {
     take_back_outputs(guest, shell, index);
+    keep_little_text(shell);
     note_end(guest, index, wait_status);
   }
 }
@@ -137,6 +139,7 @@ bool queue_again(Guest& guest, Shell& shell) {
     guest.poller.close(stream.fd);
   }
   command->again = true;
+  command->lasting = false;
   command->state = CommandState::kQueued;
   shell.command = kNone;
   shell.patience_us = 0;
@@ -160,7 +163,7 @@ bool read_status(std::string_view text, std::size_t at, std::uint32_t& status) {
 
 void handle_line(Guest& guest, Shell& shell, std::string_view line) {
   if (shell.state == ShellState::kStarting) {
-    if (line == "   0") {
+    if (line == "ready") {
       shell.state = ShellState::kIdle;
       if (shell.report >= 0) {
         run_next(guest, shell);
@@ -179,9 +182,12 @@ void handle_line(Guest& guest, Shell& shell, std::string_view line) {
     return;
   }
   line.remove_prefix(bare ? 1 : at + 16);
-  bool ran = line.starts_with(" 0 ");
+  // The kind is 0 when the command was begun; a command that took the variable away certainly was.
+  bool gone = line.starts_with("  ");
+  bool ran = gone || line.starts_with(" 0 ");
   std::uint32_t status = 0;
-  if (!(ran || line.starts_with("  ")) || !read_status(line, ran ? 3 : 2, status)) {
+  if (!(ran || line.starts_with(" 1 ") || line.starts_with(" 2 ")) ||
+      !read_status(line, gone ? 2 : 3, status)) {
     return;
   }
   if (!ran && !bare && !guest.commands[shell.command].again) {
@@ -311,6 +317,7 @@ void on_shell_report(Guest& guest, std::uint32_t index) {
     Text<32> path;
     path.add("/proc/").add_number(report.value);
     shell.proc = open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    shell.childless = report.value;
     run_next(guest, shell);  // it may have been ready before its minder said so
     return;
   }

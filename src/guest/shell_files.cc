@@ -12,6 +12,7 @@
 #include "guest/command.h"
 #include "guest/program.h"
 #include "guest/runtime.h"
+#include "guest/shell_outputs.h"
 
 namespace carrel::guest {
 
@@ -20,58 +21,50 @@ namespace {
 // What bash runs. It is one line, so that a command's errors say "line 1", and it is parsed once,
 // so that aliases cannot change it.
 //
-// First the four descriptors become close-on-exec, so that no program that a command starts has
+// First the six descriptors become close-on-exec, so that no program that a command starts has
 // them: bash keeps the copies that it makes for a redirection that way (the first is 10), and
 // passes it on when one is duplicated. Such descriptors it protects from a command's exec, too.
 //
-// Each round tells the status of the command before, with the nonce that lies behind its text: so
-// no variable has it while the command runs. Then it waits for a byte and reads kind and text. A
-// command of kind 1 has three more: the status to begin with, and the paths of stdin and stderr.
-// The third element is set by the last redirection, which does nothing else: those before it have
-// worked, and that is told, too.
+// Each round waits for a byte and reads kind and text. A command of kind 2 has the lasting outputs
+// and an empty input (the shell's own streams are all /dev/null). One of kind 1 has three more
+// words: the status to begin with, and the paths of stdin and stderr. The last redirection does
+// nothing but set the kind to 0: those before it have worked. That is told, and the status, and
+// the nonce that lies behind the text: so no variable has it while the command runs.
 //
 // What a round needs is tried every time. If a command took something away (a function named
 // "builtin", a disabled eval, a readonly variable), the loop ends before it has waited for another
 // command, and bash exits with the status of the last one. The loop's own condition ends it when
 // nothing is executed any more (set -n): it spoils the kind that each round must read anew.
+#define CARREL_TELL                                                         \
+  "__carrel_last=$?; builtin mapfile -td '' -n1 -u197 __carrel_nonce && "   \
+  "builtin echo \" ${__carrel_nonce-} $__carrel $__carrel_last\" >&198 || " \
+  "{ __carrel=-1; __carrel_status \"$__carrel_last\"; };; "
+#define CARREL_RUN_OPENED                                                            \
+  "builtin eval \"${__carrel[1]}\" <\"${__carrel_more[1]}\" >/proc/self/fd/199/out " \
+  "2>\"${__carrel_more[2]}\" 0<&\"$((__carrel = 0))\"; "
 constexpr std::string_view kDriver =
-    "{ exec 195<&10; } 196<&-; exec 196<&195 195<&-; "
-    "{ exec 195<&10; } 197<&-; exec 197<&195 195<&-; "
-    "{ exec 195>&10; } 198>&-; exec 198>&195 195>&-; "
-    "{ exec 195<&10; } 199<&-; exec 199<&195 195<&-; "
+    "{ exec 193>&10; } 194>&-; exec 194>&193 193>&-; "
+    "{ exec 193>&10; } 195>&-; exec 195>&193 193>&-; "
+    "{ exec 193<&10; } 196<&-; exec 196<&193 193<&-; "
+    "{ exec 193<&10; } 197<&-; exec 197<&193 193<&-; "
+    "{ exec 193>&10; } 198>&-; exec 198>&193 193>&-; "
+    "{ exec 193<&10; } 199<&-; exec 199<&193 193<&-; "
     "__carrel_status() { builtin return \"$1\"; return \"$1\"; }; readonly -f __carrel_status; "
-    "shopt -s expand_aliases; "
-    "for ((__carrel[0] = 0; __carrel[0] >= 0 && (__carrel[0] = -1);)); do "
-    "__carrel_last=$?; "
-    "if builtin mapfile -d '' -t -n 1 -u 197 __carrel_nonce && "
-    "builtin echo \" ${__carrel_nonce[0]-} ${__carrel[2]-} $__carrel_last\" >&198; then "
-    "builtin eval && builtin mapfile -n 1 -u 196 __carrel_go && "
-    "builtin mapfile -d '' -t -n 2 -u 197 __carrel; "
-    "case ${__carrel[0]-} in "
-    "0) builtin eval \"${__carrel[1]}\" </dev/null >/proc/self/fd/199/out "
-    "2>/proc/self/fd/199/err 0<&\"${__carrel[2]:=0}\";; "
-    "1) builtin mapfile -d '' -t -n 3 -u 197 __carrel_more && "
-    "if __carrel_status \"${__carrel_more[0]}\"; then "
-    "builtin eval \"${__carrel[1]}\" <\"${__carrel_more[1]}\" >/proc/self/fd/199/out "
-    "2>\"${__carrel_more[2]}\" 0<&\"${__carrel[2]:=0}\"; else "
-    "builtin eval \"${__carrel[1]}\" <\"${__carrel_more[1]}\" >/proc/self/fd/199/out "
-    "2>\"${__carrel_more[2]}\" 0<&\"${__carrel[2]:=0}\"; fi;; "
-    "*) __carrel=(-1); __carrel_status \"$__carrel_last\";; esac; "
-    "else __carrel_status \"$__carrel_last\"; fi; done";
+    "shopt -s expand_aliases; echo ready >&198; "
+    "for ((__carrel = 0; __carrel >= 0 && (__carrel = -1);)); do "
+    "builtin eval && builtin mapfile -n1 -u196 __carrel_go && "
+    "builtin mapfile -td '' -n2 -u197 __carrel; "
+    "case ${__carrel-} in "
+    "2) builtin eval \"${__carrel[1]}\" <&2 >&194 2>&195 0<&\"$((__carrel = 0))\"; " CARREL_TELL
+    "1) builtin mapfile -td '' -n3 -u197 __carrel_more && "
+    "if __carrel_status \"${__carrel_more[0]}\"; then " CARREL_RUN_OPENED "else " CARREL_RUN_OPENED
+    "fi; " CARREL_TELL "*) __carrel=-1; __carrel_status \"${__carrel_last-}\";; esac; done";
+#undef CARREL_TELL
+#undef CARREL_RUN_OPENED
 
-constexpr const char* kOutputs[] = {"out", "err"};
 // A longer text does not stay in memory.
 constexpr std::size_t kKeptText = 16U << 10;
 constexpr std::size_t kSmallText = 512;
-
-bool make_fifo(int directory, const char* name, int& reader) {
-  unlinkat(directory, name, 0);
-  if (mkfifoat(directory, name, 0600) != 0) {
-    return false;
-  }
-  reader = openat(directory, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  return reader >= 0;
-}
 
 // Nothing is written before the shell has opened its side: a pipe that is written and closed before
 // would never open.
@@ -106,11 +99,10 @@ bool write_text(Shell& shell, const Command& command) {
   static char small[1024];
   bool given = (command.flags & protocol::kStartStdin) != 0;
   bool merged = (command.flags & protocol::kStartMerged) != 0;
-  bool plain = !given && !merged && shell.last_status == 0;
   Text<4> head;
-  head.add(plain ? "0" : "1").add({"", 1});
+  head.add(command.lasting ? "2" : "1").add({"", 1});
   Text<128> tail;
-  if (!plain) {
+  if (!command.lasting) {
     tail.add_number(shell.last_status).add({"", 1});
     tail.add(given ? "/proc/self/fd/199/in" : "/dev/null").add({"", 1});
     tail.add(merged ? "/proc/self/fd/199/out" : "/proc/self/fd/199/err").add({"", 1});
@@ -195,26 +187,29 @@ int open_files(Guest& guest, Shell& shell) {
 
 void close_files(Guest& guest, Shell& shell) {
   for (int* fd : {&shell.directory, &shell.text, &shell.text_writer, &shell.wake, &shell.proc,
-                  &shell.fifo[0], &shell.fifo[1]}) {
+                  &shell.fifo[0], &shell.fifo[1], &shell.lasting[0], &shell.lasting[1]}) {
     guest.poller.close(*fd);
   }
 }
 
 bool lay_out(Guest& guest, Shell& shell, std::uint32_t index) {
   const Command& command = guest.commands[index];
+  bool given = (command.flags & protocol::kStartStdin) != 0;
   bool merged = (command.flags & protocol::kStartMerged) != 0;
-  for (std::uint32_t which = 0; which < (merged ? 1U : 2U); ++which) {
-    int& fifo = shell.fifo[which];
-    if (fifo < 0 && !make_fifo(shell.directory, kOutputs[which], fifo)) {
-      return false;
-    }
-    set_output(guest, index, which, fifo);
-    fifo = -1;
+  bool plain = !given && !merged && shell.last_status == 0;
+  if (!(plain && borrow_lasting(guest, shell, index)) && !make_outputs(guest, shell, index)) {
+    return false;
   }
-  if ((command.flags & protocol::kStartStdin) != 0 && !lay_out_input(guest, shell, index)) {
+  if (given && !lay_out_input(guest, shell, index)) {
     return false;
   }
   return write_text(shell, command);
+}
+
+void keep_little_text(Shell& shell) {
+  if (shell.text_size > kKeptText && ftruncate(shell.text_writer, 0) == 0) {
+    shell.text_size = 0;
+  }
 }
 
 bool open_input(Guest& guest, std::uint32_t index) {
@@ -230,31 +225,6 @@ bool open_input(Guest& guest, std::uint32_t index) {
   guest.poller.add(command.input, 0, Source::kInput, index);
   on_input_ready(guest, index);
   return true;
-}
-
-void take_back_outputs(Guest& guest, Shell& shell, std::uint32_t index) {
-  for (std::uint32_t which = 0; which < 2; ++which) {
-    OutputStream& stream = guest.commands[index].output[which];
-    if (stream.fd < 0) {
-      continue;
-    }
-    // The end comes after what was written, if it comes: a short output takes two reads.
-    Got got = Got::kData;
-    for (int i = 0; i < 4 && got == Got::kData; ++i) {
-      got = read_output(guest, index, which);
-    }
-    if (got != Got::kEnd) {
-      continue;
-    }
-    if (stream.watched) {
-      guest.poller.remove(stream.fd);
-    }
-    shell.fifo[which] = stream.fd;
-    set_output(guest, index, which, -1);
-  }
-  if (shell.text_size > kKeptText && ftruncate(shell.text_writer, 0) == 0) {
-    shell.text_size = 0;
-  }
 }
 
 }  // namespace carrel::guest

@@ -32,7 +32,7 @@ bool lay_out(Guest& guest, Shell& shell, std::uint32_t index);
 // Whether the shell has opened the command's input by now; then it is served.
 bool open_input(Guest& guest, std::uint32_t index);
 
-// The command ended: reads its outputs, and keeps those that nobody holds for the next command.
-void take_back_outputs(Guest& guest, Shell& shell, std::uint32_t index);
+// The command ended: a long text does not stay in memory.
+void keep_little_text(Shell& shell);
 
 }  // namespace carrel::guest

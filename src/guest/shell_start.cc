@@ -3,18 +3,29 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "guest/command.h"
 #include "guest/program.h"
 #include "guest/shell_files.h"
+#include "guest/shell_outputs.h"
 
 namespace carrel::guest {
 
 namespace {
 
+// What all shells share is made with the first.
+void prepare(Guest& guest) {
+  if (guest.timer < 0) {
+    guest.timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    guest.poller.add(guest.timer, EPOLLIN | EPOLLET, Source::kTimer, 0);
+  }
+}
+
 // Has the spawner start a bash on these descriptors. 0 or a negative errno.
-int spawn_bash(Guest& guest, const Shell& shell, int wake, int control, int report) {
+int spawn_bash(Guest& guest, const Shell& shell, int wake, int control, const int (&lasting)[2],
+               int report) {
   static constexpr char kArguments[] = "bash\0--noprofile\0--norc\0-c\0";
   char arguments[4096];
   std::size_t size = 0;
@@ -32,7 +43,8 @@ int spawn_bash(Guest& guest, const Shell& shell, int wake, int control, int repo
   protocol::write_start(writer, start);
 
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  ProgramIo io{null, null, null, wake, shell.text, control, shell.directory};
+  ProgramIo io{
+      null, null, null, wake, shell.text, control, shell.directory, {lasting[0], lasting[1]}};
   int result = spawn(guest, {reinterpret_cast<const char*>(payload), writer.size()}, io, report);
   close(null);
   return result;
@@ -61,16 +73,22 @@ int start_shell(Guest& guest, Shell& shell) {
   int wake[2] = {-1, -1};
   int control[2] = {-1, -1};
   int report[2] = {-1, -1};
+  int lasting[2] = {-1, -1};
+  prepare(guest);
   int result = open_files(guest, shell);
+  if (result == 0) {
+    result = open_lasting(shell, lasting);
+  }
   for (int* ends : {wake, control, report}) {
     if (result == 0 && pipe2(ends, O_CLOEXEC) != 0) {
       result = -errno;
     }
   }
   if (result == 0) {
-    result = spawn_bash(guest, shell, wake[0], control[1], report[1]);
+    result = spawn_bash(guest, shell, wake[0], control[1], lasting, report[1]);
   }
-  for (int* fd : {&wake[0], &control[1], &report[1], &wake[1], &control[0], &report[0]}) {
+  for (int* fd : {&wake[0], &control[1], &report[1], &lasting[0], &lasting[1], &wake[1],
+                  &control[0], &report[0]}) {
     // The last three are the guest's own.
     if (*fd >= 0 && (result < 0 || (fd != &wake[1] && fd != &control[0] && fd != &report[0]))) {
       close(*fd);

@@ -27,6 +27,7 @@ struct OutputStream {
   int fd = -1;
   bool watched = false;      // in epoll, edge-triggered
   bool held = false;         // not read until the client has made room
+  bool resting = false;      // read to its end, and not to be watched before its shell has looked
   std::uint64_t drain = 0;   // bytes that were in the pipe when the command ended
   std::uint64_t cursor = 0;  // the client has got everything before this
   Ring ring;
@@ -41,19 +42,20 @@ enum class CommandState : std::uint8_t {
 };
 
 struct Command {
+  // What is looked for in the table lies together.
   CommandState state = CommandState::kFree;
-  std::uint64_t id = 0;
   protocol::StartKind kind = protocol::StartKind::kExec;
-  std::uint32_t flags = 0;
   std::uint32_t client = kNone;
   std::uint32_t channel = 0;
   std::uint32_t shell = kNone;
+  std::uint64_t id = 0;
+  std::uint64_t deadline_us = 0;  // 0: none any more
+  std::uint32_t flags = 0;
   std::uint64_t timeout_us = 0;
   std::uint64_t started_us = 0;
   std::uint64_t started_wall_ms = 0;
   std::uint64_t started_ticks = 0;
-  std::uint64_t deadline_us = 0;  // 0: none any more
-  pid_t minder = 0;               // long-lived: the process above it
+  pid_t minder = 0;  // long-lived: the process above it
   pid_t program = 0;
   int report = -1;
   int input = -1;
@@ -65,6 +67,7 @@ struct Command {
   std::size_t pending_size = 0;
   std::size_t pending_start = 0;
   bool again = false;    // shell: given to a second shell, since the first never ran it
+  bool lasting = false;  // shell: its outputs are the shell's lasting ones
   char* text = nullptr;  // shell: the command, until its shell has told its end
   std::size_t text_size = 0;
   char title[81] = {};
@@ -91,6 +94,13 @@ struct Shell {
   std::size_t text_size = 0;
   int proc = -1;                    // its directory in /proc
   std::array<int, 2> fifo{-1, -1};  // outputs that nobody else holds, for the next command
+  std::array<int, 2> lasting{-1,
+                             -1};  // the outputs that the shell keeps open, while nobody has them
+  std::uint32_t borrower = kNone;  // the command that has them, or had them last
+  std::uint64_t borrower_id = 0;
+  bool unsettled = false;       // it ended; whether somebody else holds them is still to be seen
+  std::uint64_t childless = 0;  // the newest process of the sandbox when the shell had no child
+  pid_t child = 0;              // a process that it was found to have since
   std::uint32_t command = kNone;
   bool restarted = false;  // the next command is the first of a fresh shell after another's end
   bool unfit = false;      // it ends and gets no more commands
@@ -118,12 +128,15 @@ struct Guest {
   int listener = -1;
   int signals = -1;
   int ruleset = -1;
+  int timer = -1;
+  std::uint64_t timer_us = 0;  // what it is set to; 0: not set
   int spawner = -1;
   pid_t spawner_pid = 0;
   std::array<int, protocol::kMaxJoin> join{};
   std::uint32_t join_count = 0;
   bool released = false;       // the maker has stored what it made, and may leave
   char* spare_text = nullptr;  // see shell_files.cc
+  bool unsettled = false;      // a shell is
   std::uint64_t next_id = 1;
   std::uint64_t lease_deadline_us = 0;
   std::uint64_t shutdown_deadline_us = 0;

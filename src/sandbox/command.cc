@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -85,34 +86,44 @@ class Conversation {
       if (result_.has_value()) {
         break;
       }
-      std::array<pollfd, 3> waits{};
-      waits[0] = {stream_.fd(), POLLIN, 0};
-      bool window = sent_ - taken_ + kInputPiece <= protocol::kInputWindow;
-      waits[1] = {input_open_ && window ? io_.input : -1, POLLIN, 0};
-      waits[2] = {io_.wake, POLLIN, 0};
-      auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-      if (left.count() <= 0) {
+      if (Clock::now() >= deadline) {
         return Error{Code::kTimeout, 0, "the sandbox's guest does not answer", {}};
       }
-      int ready = ::poll(waits.data(), waits.size(),
-                         static_cast<int>(std::min<long long>(left.count(), 1 << 30)));
-      if (ready < 0 && errno != EINTR) {
-        return system_error("wait for the sandbox");
-      }
-      if (waits[2].revents != 0) {
-        CARREL_TRY(wake());
-      }
-      if (waits[0].revents != 0) {
-        CARREL_TRY(stream_.fill());
-      }
-      if (waits[1].revents != 0) {
-        CARREL_TRY(pass_input());
+      if (input_open_ || io_.wake >= 0) {
+        CARREL_TRY(wait_for_any(deadline));
+      } else {
+        CARREL_TRY(stream_.fill_until(deadline));
       }
     }
     return std::move(*result_);
   }
 
  private:
+  // Waits for the guest and for the caller, and takes what comes.
+  Status wait_for_any(Clock::time_point deadline) {
+    std::array<pollfd, 3> waits{};
+    waits[0] = {stream_.fd(), POLLIN, 0};
+    bool window = sent_ - taken_ + kInputPiece <= protocol::kInputWindow;
+    waits[1] = {input_open_ && window ? io_.input : -1, POLLIN, 0};
+    waits[2] = {io_.wake, POLLIN, 0};
+    auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    int ready = ::poll(waits.data(), waits.size(),
+                       static_cast<int>(std::clamp<long long>(left.count(), 0, 1 << 30)));
+    if (ready < 0 && errno != EINTR) {
+      return system_error("wait for the sandbox");
+    }
+    if (waits[2].revents != 0) {
+      CARREL_TRY(wake());
+    }
+    if (waits[0].revents != 0) {
+      CARREL_TRY(stream_.fill());
+    }
+    if (waits[1].revents != 0) {
+      CARREL_TRY(pass_input());
+    }
+    return {};
+  }
+
   Status take_frames() {
     GuestFrame frame;
     for (;;) {

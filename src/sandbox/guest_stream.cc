@@ -16,6 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kReadSize = 64U << 10;
+constexpr std::chrono::seconds kLongestRead{1};
 
 // What is left until then, rounded up; 0 when it is over.
 int milliseconds_until(Clock::time_point deadline) {
@@ -67,7 +68,25 @@ Status GuestStream::send(std::uint32_t channel, protocol::FrameType type,
   return {};
 }
 
-Status GuestStream::fill() {
+Eagerness::Way Eagerness::begin() {
+  if (pause_ > 0) {
+    --pause_;
+    return Way::kSleep;
+  }
+  return quick_ ? Way::kAsk : Way::kSleep;
+}
+
+void Eagerness::note(Clock::duration took, Way way) {
+  quick_ = took < kQuick;
+  if (way == Way::kSleep) {
+    return;
+  }
+  failed_ = quick_ ? 0 : std::min(failed_ + 1, 10U);
+  pause_ = failed_ == 0 ? 0 : 1U << failed_;
+}
+
+// Whether anything was read. With MSG_DONTWAIT it does not wait, otherwise for a while.
+Result<bool> GuestStream::read_some(int flags) {
   if (start_ > 0) {
     buffer_.erase(0, start_);
     start_ = 0;
@@ -75,13 +94,55 @@ Status GuestStream::fill() {
   if (piece_ == nullptr) {
     piece_ = std::make_unique_for_overwrite<char[]>(kReadSize);
   }
-  ssize_t n = ::recv(fd_.get(), piece_.get(), kReadSize, MSG_DONTWAIT);
+  ssize_t n = ::recv(fd_.get(), piece_.get(), kReadSize, flags);
   if (n > 0) {
     buffer_.append(piece_.get(), static_cast<std::size_t>(n));
   }
   if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
     return Error{Code::kGone, 0, "the sandbox ended", {}};
   }
+  return n > 0;
+}
+
+Status GuestStream::fill() {
+  CARREL_TRY(read_some(MSG_DONTWAIT));
+  return {};
+}
+
+Status GuestStream::limit_reads() {
+  const timeval most{kLongestRead.count(), 0};
+  if (!limited_ && ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most) != 0) {
+    return system_error("set a timeout on the stream to the sandbox");
+  }
+  limited_ = true;
+  return {};
+}
+
+Status GuestStream::fill_until(Clock::time_point deadline) {
+  const Clock::time_point start = Clock::now();
+  const Eagerness::Way way = eagerness_.begin();
+  if (way == Eagerness::Way::kAsk) {
+    const Clock::time_point enough = std::min(start + Eagerness::kQuick, deadline);
+    while (Clock::now() < enough) {
+      CARREL_ASSIGN(bool some, read_some(MSG_DONTWAIT));
+      if (some) {
+        eagerness_.note(Clock::duration::zero(), way);
+        return {};
+      }
+    }
+  }
+  bool some = false;
+  for (Clock::time_point now = start; !some && now < deadline; now = Clock::now()) {
+    if (deadline - now < kLongestRead) {
+      pollfd wait{fd_.get(), POLLIN, 0};
+      ::poll(&wait, 1, milliseconds_until(deadline));
+      CARREL_ASSIGN(some, read_some(MSG_DONTWAIT));
+    } else {
+      CARREL_TRY(limit_reads());
+      CARREL_ASSIGN(some, read_some(0));
+    }
+  }
+  eagerness_.note(Clock::now() - start, way);
   return {};
 }
 

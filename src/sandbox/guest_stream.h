@@ -20,6 +20,27 @@ struct GuestFrame {
   std::string payload;
 };
 
+// When it is worth while to ask again and again for an answer instead of sleeping until it comes. A
+// sleeper costs both sides more than a builtin of a shell does; but who asks takes a processor from
+// others, perhaps from the guest itself. So it is done only after an answer that came quickly, for
+// a short time, and after it was in vain not again for more and more answers.
+class Eagerness {
+ public:
+  static constexpr std::chrono::microseconds kQuick{120};
+
+  enum class Way { kSleep, kAsk };
+
+  // How to wait for the next answer.
+  Way begin();
+  // How long the answer took, and how it was waited for.
+  void note(std::chrono::steady_clock::duration took, Way way);
+
+ private:
+  bool quick_ = false;
+  unsigned pause_ = 0;   // for how many answers it is not to be done
+  unsigned failed_ = 0;  // how often it was in vain, since it last was not
+};
+
 // The host's end of the stream to a guest. Reading is bounded by kMaxGuestPayload; a frame that is
 // malformed ends the stream with an error, and nothing of it is used.
 class GuestStream {
@@ -37,6 +58,8 @@ class GuestStream {
 
   // Reads what is there without blocking. kGone when the guest closed the stream.
   Status fill();
+  // Reads what comes first, and waits for it, but not longer than that: then nothing was read.
+  Status fill_until(std::chrono::steady_clock::time_point deadline);
   // The next whole frame, if there is one. False: more bytes are needed.
   Result<bool> next(GuestFrame& frame);
 
@@ -47,7 +70,13 @@ class GuestStream {
   Result<GuestFrame> wait(int timeout_ms);
 
  private:
+  Result<bool> read_some(int flags);
+  // Has a read that blocks end after a second.
+  Status limit_reads();
+
   UniqueFd fd_;
+  Eagerness eagerness_;
+  bool limited_ = false;  // see limit_reads
   std::chrono::milliseconds patience_{20'000};
   std::unique_ptr<char[]> piece_;  // what one read takes; not touched before it is needed
   std::string buffer_;

@@ -114,6 +114,65 @@ TEST(GuestStream, FillWithNothingThereReturnsAtOnce) {
   EXPECT_TRUE(stream.fill().ok());
 }
 
+TEST(GuestStream, FillUntilReturnsWithTheFirstBytes) {
+  auto [stream, guest] = StreamAndGuest::make();
+  for (int i = 0; i < 5; ++i) {
+    std::thread writer([&end = guest] { end.send(FrameType::kWelcome, "hello"); });
+    EXPECT_TRUE(stream.fill_until(Clock::now() + std::chrono::seconds(20)).ok());
+    writer.join();
+    GuestFrame frame;
+    const auto whole = stream.next(frame);
+    ASSERT_TRUE(whole.ok() && whole.value());
+    EXPECT_EQ(frame.payload, "hello");
+  }
+}
+
+TEST(GuestStream, FillUntilEndsWithItsDeadline) {
+  auto [stream, guest] = StreamAndGuest::make();
+  for (const int wait : {0, 30, 1300}) {
+    const auto before = Clock::now();
+    EXPECT_TRUE(stream.fill_until(before + std::chrono::milliseconds(wait)).ok());
+    EXPECT_GE(Clock::now() - before, std::chrono::milliseconds(wait));
+    EXPECT_LT(Clock::now() - before, std::chrono::milliseconds(wait + 900));
+  }
+}
+
+TEST(GuestStream, FillUntilTellsThatTheGuestIsGone) {
+  auto [stream, guest] = StreamAndGuest::make();
+  guest.close();
+  const Status status = stream.fill_until(Clock::now() + std::chrono::seconds(20));
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, Code::kGone);
+}
+
+TEST(Eagerness, FollowsAnswersThatCameQuickly) {
+  Eagerness eagerness;
+  EXPECT_EQ(eagerness.begin(), Eagerness::Way::kSleep);
+  eagerness.note(std::chrono::milliseconds(5), Eagerness::Way::kSleep);
+  EXPECT_EQ(eagerness.begin(), Eagerness::Way::kSleep);
+  eagerness.note(std::chrono::microseconds(50), Eagerness::Way::kSleep);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(eagerness.begin(), Eagerness::Way::kAsk);
+    eagerness.note(std::chrono::microseconds(50), Eagerness::Way::kAsk);
+  }
+  eagerness.note(std::chrono::milliseconds(5), Eagerness::Way::kAsk);
+  EXPECT_EQ(eagerness.begin(), Eagerness::Way::kSleep);
+}
+
+TEST(Eagerness, IsTriedLessAndLessWhereItIsInVain) {
+  Eagerness eagerness;
+  int tries = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    // Alone it is quick; asking takes the processor that the guest would need.
+    const Eagerness::Way way = eagerness.begin();
+    const bool asked = way == Eagerness::Way::kAsk;
+    tries += asked ? 1 : 0;
+    eagerness.note(std::chrono::microseconds(asked ? 300 : 60), way);
+  }
+  EXPECT_GT(tries, 3);
+  EXPECT_LT(tries, 25);
+}
+
 TEST(GuestStream, LargestFrameOfAGuestIsReadAndALargerOneIsMalformed) {
   auto [stream, guest] = StreamAndGuest::make();
   const std::string large(protocol::kMaxGuestPayload, 'g');

@@ -112,7 +112,7 @@ TEST_P(SessionAttack, I08_AChangedShellIsNoObstacle) {
         "set -n",
         "set -f -o noclobber; true",
         "IFS=0123456789abcdef; true",
-        "readonly PATH IFS __carrel_go __carrel_text __carrel_ok; true",
+        "readonly PATH IFS __carrel_go __carrel_nonce __carrel_last; true",
         "unset PATH HOME IFS; true",
         "shopt -s extdebug failglob nullglob; true",
         "exec sleep 0",

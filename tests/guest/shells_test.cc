@@ -38,6 +38,7 @@ TEST_P(Shells, ClosedControlDescriptorsCostOnlyTheShell) {
   Connection client(GetParam(), box);
   for (const char* text :
        {"exec 196<&-",
+        "exec 194>&- 195>&-",
         "exec 196</dev/zero",
         "exec 197>&-",
         "exec 198>&-",
@@ -52,19 +53,24 @@ TEST_P(Shells, ClosedControlDescriptorsCostOnlyTheShell) {
         "enable -n echo",
         "enable -n builtin",
         "builtin() { :; }",
+        "builtin() { return 3; }",
+        "builtin() { [[ $1 == mapfile ]] || command builtin \"$@\"; }",
         "mapfile() { :; }",
         "readonly __carrel",
         "readonly __carrel_last",
+        "readonly __carrel_nonce",
         "unset __carrel",
         "__carrel=()",
         "set -r",
         "set -n"}) {
-    Heard broken = client.run(std::string(text) + "; (exit 7)");
+    client.run("rm -f /workspace/ran");
+    Heard broken = client.run("echo x >> /workspace/ran; " + std::string(text) + "; (exit 7)");
     EXPECT_TRUE(broken.ended) << text;
     EXPECT_EQ(broken.end.kind, EndKind::kExited) << text;
     Heard next = client.run("rm -f /workspace/n; echo x >> /workspace/n; cat /workspace/n");
     EXPECT_EQ(next.out, "x\n") << text;
     EXPECT_LT(next.took, seconds(5)) << text;
+    EXPECT_EQ(client.run("cat /workspace/ran").out, "x\n") << text;
     EXPECT_EQ(client.run("(exit 9)").end.code, 9U) << text;
   }
 }
@@ -151,6 +157,90 @@ TEST_P(Shells, LateOutputStaysWithItsCommand) {
   Heard first = client.wait(client.follow(known.begin()->first, 0, 0));
   EXPECT_NE(first.out.find("late\n"), std::string::npos);
   EXPECT_NE(first.out.find("kept\n"), std::string::npos);
+}
+
+// Whatever a command does to its streams is over with it, and costs nothing but that.
+TEST_P(Shells, StreamsAreWholeAgainForTheNextCommand) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  for (const char* text :
+       {"exec >/workspace/f; echo hidden", "exec 2>&-", "exec >&-", "exec <&-", "exec <&- >&- 2>&-",
+        "exec </etc/passwd", "exec >/dev/full 2>&1", "exec 2>&1", "exec >&2", "exec 194>&-",
+        "exec 195>/dev/null", "exec 194>/workspace/f 195>&194", "exec 194>&195", "exec 200>&-",
+        "exec 0<&194", "exec 7>&1; exec 7>&-", "exec 7>&1 8>&2; exec 7>&- 8>&-"}) {
+    EXPECT_EQ(client.run(std::string(text) + "; true").out, "") << text;
+    for (int i = 0; i < 2; ++i) {
+      Heard next = client.run("cat; echo out; echo err >&2");
+      EXPECT_EQ(next.out, "out\n") << text;
+      EXPECT_EQ(next.err, "err\n") << text;
+      EXPECT_EQ(next.end.code, 0U) << text;
+      EXPECT_FALSE(was_restarted(next)) << text;
+    }
+  }
+}
+
+// A job has its command's streams to itself for as long as it lives, and nobody else's after.
+TEST_P(Shells, JobsOutputIsItsCommandsAlone) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  for (const char* job :
+       {"(sleep 0.3; echo late; echo late >&2) &",
+        "{ sleep 0.3; echo late; echo late >&2; } & disown;",
+        "setsid bash -c 'sleep 0.3; echo late; echo late >&2' &",
+        "(bash -c 'sleep 0.3; echo late; echo late >&2' &);", "(sleep 0.3; echo late >&2) >&2 &",
+        "exec 7>&1 8>&2; (sleep 0.3; echo late >&7; echo late >&8) >/dev/null 2>&1 & exec 7>&- "
+        "8>&-;"}) {
+    EXPECT_EQ(client.run(std::string(job) + " echo $!").err, "") << job;
+    const std::uint64_t id = client.list().rbegin()->first;
+    for (int i = 0; i < 4; ++i) {
+      Heard next = client.run("echo out; echo err >&2; sleep 0.15");
+      EXPECT_EQ(next.out, "out\n") << job;
+      EXPECT_EQ(next.err, "err\n") << job;
+    }
+    Heard first = client.wait(client.follow(id, 0, 0));
+    EXPECT_NE((first.out + first.err).find("late\n"), std::string::npos) << job;
+    EXPECT_NE(first.err.find("late\n"), std::string::npos) << job;
+  }
+}
+
+// Longer than the guest remembers the command that started it.
+TEST_P(Shells, JobMayOutliveTheMemoryOfItsCommand) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  client.run("(sleep 1; echo late; echo late >&2) &");
+  for (int i = 0; i < 100; ++i) {
+    Heard next = client.run("echo out " + std::to_string(i) + (i < 90 ? "" : "; sleep 0.15"));
+    EXPECT_EQ(next.out, "out " + std::to_string(i) + "\n");
+    EXPECT_EQ(next.err, "");
+  }
+  EXPECT_EQ(client.run("wait; echo ok").out, "ok\n");
+}
+
+TEST_P(Shells, BuiltinsMayWriteMuch) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  for (std::size_t size : {1UL, 127UL, 129UL, 2047UL, 2049UL, 65'536UL, 65'537UL, 700'000UL}) {
+    const std::string number = std::to_string(size);
+    Heard heard = client.run("printf -v x '%*s' " + number +
+                             " ''; echo -n \"$x\"; echo -n \"$x\" >&2; echo -n \"$x\"");
+    EXPECT_EQ(heard.out.size(), 2 * size);
+    EXPECT_EQ(heard.err.size(), size);
+    EXPECT_EQ(client.run("echo ok").out, "ok\n");
+  }
+}
+
+// Nothing that an earlier command said or left can be taken for the answer to a later one.
+TEST_P(Shells, JobCannotAnswerForALaterCommand) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  client.run(
+      "(for i in {1..300}; do printf 'ready\\n 0 0\\n 0123456789abcdef 0 0\\n 2 0\\n' >&198; "
+      "printf x >&194; read -r -t 0.01 <> <(:); done) 2>/dev/null &");
+  for (int i = 0; i < 20; ++i) {
+    Heard next = client.run("echo out; (exit 7)");
+    EXPECT_EQ(next.end.code, 7U);
+    EXPECT_EQ(next.out, "out\n");
+  }
 }
 
 TEST_P(Shells, TextsOfAnySizeAndAnyBytesArriveWhole) {

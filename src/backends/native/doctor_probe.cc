@@ -46,13 +46,13 @@ int write_maps(pid_t pid, Groups groups) {
 
 void try_plain(SharedBoard& shared) {
   TrialBoard& board = *shared.get();
-  auto image = guest::image();
+  auto image = guest::open_image();
   if (!image.ok()) {
     board.finish(Feature::kMemfdExec, image.error().error_number);
   }
   const pid_t pid = start_trial(board);
   if (pid == 0) {
-    try_plain_calls(board, image.ok() ? image.value() : -1);
+    try_plain_calls(board, image.ok() ? image.value().get() : -1);
   }
   if (pid > 0) {
     end_trial(pid, kTrialMs);

@@ -378,8 +378,8 @@ Result<Launch> Launch::begin(storage::Home& home, LaunchRequest request, int clo
       CARREL_ASSIGN(launch.id_range_, home.claim_ids(launch.request_.id, kIdRanges));
       CARREL_TRY(write_maps(launch.pid_, *launch.id_range_));
     }
-    CARREL_ASSIGN(int image, guest::image());
-    CARREL_TRY(send_image(launch.stream_.get(), image));
+    CARREL_ASSIGN(UniqueFd image, guest::open_image());
+    CARREL_TRY(send_image(launch.stream_.get(), image.get()));
     return launch.send_plan();
   };
   if (Status started = start(); !started.ok()) {
