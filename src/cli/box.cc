@@ -6,8 +6,8 @@
 #include <csignal>
 
 #include "backends/native/groups.h"
-#include "backends/native/launch.h"
 #include "backends/native/remains.h"
+#include "backends/native/strays.h"
 #include "base/files.h"
 #include "cli/foreground.h"
 #include "cli/output.h"
@@ -23,13 +23,11 @@ constexpr int kGreetMs = 10'000;
 // Whether the kernel ended something in the sandbox for want of memory since the last look, and
 // what its limit is. The count is kept beside the sandbox's record.
 bool out_of_memory(const Connection& connection, std::uint64_t& limit) {
-  policy::Spec spec;
-  spec.cgroup_parent = connection.record.cgroup_parent;
-  auto host = native::look_at_setup(connection.home, spec);
-  if (!host.ok()) {
+  auto groups = native::find_groups(connection.home, connection.record.cgroup_parent);
+  if (!groups.ok()) {
     return false;
   }
-  auto group = kernel::Cgroup::open(host.value().cgroups, connection.record.id,
+  auto group = kernel::Cgroup::open(groups.value(), connection.record.id,
                                     kernel::CgroupOwnership::kBorrowed);
   if (!group.ok()) {
     return false;
