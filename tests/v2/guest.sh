@@ -1,0 +1,95 @@
+#!/bin/sh
+# Inside the guest, as root, as a systemd service: runs the test programs and the scenarios, prints
+# what failed and at the end "N passed, N failed". The machine is switched off afterwards.
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+export LANG=C.UTF-8
+payload=/payload
+only=$(cat $payload/only)
+export CARREL_BINARY=$payload/bin/carrel
+export CARREL_PROBE=$payload/bin/carrel_probe
+passed=0
+failed=0
+skipped=0
+
+# The tests that are left out: known to be open, or about speed that an emulated machine lacks.
+excluded=$(cat $payload/known_open $payload/too_slow | sed 's/$/*/' | paste -sd: -)
+
+# tests NAME FILTER COMMAND...: one GoogleTest program, with "COMMAND..." before it.
+tests() {
+  program=$1
+  filter=$2
+  label=$3
+  shift 3
+  case "$only" in
+    all) ;;
+    *) case "$label" in *$only*) ;; *) return ;; esac ;;
+  esac
+  log=/tmp/log-$program
+  begin=$(date +%s)
+  "$@" "$payload/bin/$program" --gtest_filter="$filter-$excluded" --gtest_brief=0 \
+    --gtest_color=no >"$log" 2>&1 </dev/null
+  status=$?
+  ok=$(grep -c '^\[       OK \]' "$log")
+  bad=$(grep -c '^\[  FAILED  \] .* (.* ms)$' "$log")
+  out=$(grep -c '^\[  SKIPPED \] .* (.* ms)$' "$log")
+  if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then
+    bad=1
+  fi
+  if [ "$ok" -eq 0 ] && [ "$bad" -eq 0 ]; then
+    echo "$label: nothing was tested"
+    bad=1
+  fi
+  passed=$((passed + ok))
+  failed=$((failed + bad))
+  skipped=$((skipped + out))
+  echo "$label: $ok passed, $bad failed, $out skipped ($(($(date +%s) - begin)) s)"
+  if [ "$bad" -ne 0 ]; then
+    # Of each failed test what it said, and of a program that died its last words.
+    awk '/^\[ RUN      \]/ { text = "" } { text = text "\n" $0 }
+         /^\[  FAILED  \] .* \(.* ms\)$/ { print text }' "$log"
+    grep -q 'tests ran' "$log" || tail -n 30 "$log"
+  fi
+}
+
+# scenarios: the stories with sessions, in Python.
+scenarios() {
+  case "$only" in
+    all) chosen= ;;
+    scenarios*) chosen=${only#scenarios} ;;
+    *) return ;;
+  esac
+  # shellcheck disable=SC2086 # a word, or none
+  { python3 -B $payload/scenarios.py ${chosen#:} 2>&1; echo "$?" >/tmp/status-scenarios; } |
+    tee /tmp/log-scenarios
+  status=$(cat /tmp/status-scenarios)
+  good=$(sed -n 's/^scenarios: \([0-9]*\) passed, .*/\1/p' /tmp/log-scenarios)
+  bad=$(sed -n 's/^scenarios: .* passed, \([0-9]*\) failed$/\1/p' /tmp/log-scenarios)
+  passed=$((passed + ${good:-0}))
+  failed=$((failed + ${bad:-1}))
+  if [ "$status" -ne 0 ] && [ "${bad:-1}" -eq 0 ]; then
+    failed=$((failed + 1))
+  fi
+}
+
+echo "Debian $(cat /etc/debian_version), Linux $(uname -r), $(stat -fc %T /sys/fs/cgroup)"
+[ "$(stat -fc %T /sys/fs/cgroup)" = cgroup2fs ] || echo 'not control groups v2 alone'
+
+if [ "$only" = script ]; then
+  sh $payload/script 2>&1
+  exit
+fi
+
+tests kernel_test 'Cgroup*' 'kernel, root'
+scenarios
+tests end_to_end_limits_test '*' 'limits, root and an ordinary user without a bus'
+tests end_to_end_given_groups_test '*' 'given groups'
+tests end_to_end_lifecycle_test '*' 'lifecycle, root and an ordinary user without a bus'
+tests end_to_end_one_shot_test '*' 'one-shots, root and an ordinary user without a bus'
+for program in crash_kill_test crash_keeper_test crash_sweep_test; do
+  tests $program '*' "$program, root and an ordinary user without a bus"
+done
+tests end_to_end_privileges_test '*' 'privileges, root and an ordinary user without a bus'
+tests backends_native_test 'Doctor*' 'doctor, root'
+
+[ "$skipped" -eq 0 ] || echo "$skipped skipped"
+echo "$passed passed, $failed failed"
