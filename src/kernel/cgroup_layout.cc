@@ -68,7 +68,8 @@ std::optional<std::string> own_group(const CgroupMount& mount,
   return std::nullopt;
 }
 
-std::vector<Base> candidate_bases(CgroupVersion version, const std::optional<std::string>& parent,
+std::vector<Base> candidate_bases(const CgroupMount& mount, ControllerSet on_v1,
+                                  const std::optional<std::string>& parent,
                                   const std::optional<std::string>& own) {
   if (parent) {
     bool is_own = own && *own == *parent && !own->empty();
@@ -76,7 +77,7 @@ std::vector<Base> candidate_bases(CgroupVersion version, const std::optional<std
   }
   std::vector<Base> bases;
   if (::geteuid() == 0) {
-    if (version == CgroupVersion::kV2) {
+    if (mount.version == CgroupVersion::kV2 && on_v1 != kLimiting) {
       bases.push_back(Base{kCgroupHome, Delegation::kNo});
     }
     bases.push_back(Base{"", Delegation::kNo});
@@ -195,11 +196,12 @@ Opened open_base(const CgroupMount& mount, const Base& base, const std::optional
   return {std::move(hierarchy), {}, {}};
 }
 
-Opened open_mount(const CgroupMount& mount, const CgroupOptions& options,
+// `on_v1` are the limiting controllers that the v2 tree cannot have.
+Opened open_mount(const CgroupMount& mount, ControllerSet on_v1, const CgroupOptions& options,
                   const std::vector<CgroupMembership>& memberships) {
   std::optional<std::string> own = own_group(mount, memberships);
   Opened result{std::nullopt, "'" + mount.mount_point + "' does not show this process's group", {}};
-  for (const Base& base : candidate_bases(mount.version, options.parent, own)) {
+  for (const Base& base : candidate_bases(mount, on_v1, options.parent, own)) {
     if (!options.parent && base.path == kCgroupHome &&
         !prepare_home(mount.mount_point, options.use)) {
       continue;
@@ -281,6 +283,15 @@ Result<CgroupLayout> detect_cgroups(const CgroupOptions& options) {
   std::vector<CgroupMount> mounts = parse_cgroup_mounts(mountinfo);
   std::vector<CgroupMembership> memberships = parse_cgroup_memberships(self_cgroup);
 
+  ControllerSet on_v1;
+  for (const CgroupMount& mount : mounts) {
+    for (Controller controller : {Controller::kMemory, Controller::kPids, Controller::kCpu}) {
+      if (mount.controllers.has(controller)) {
+        on_v1.add(controller);
+      }
+    }
+  }
+
   CgroupLayout layout;
   CgroupLayout::State& state = *layout.state_;
   state.prefix = "carrel-" + options.label + "-";
@@ -298,7 +309,7 @@ Result<CgroupLayout> detect_cgroups(const CgroupOptions& options) {
     if (!needed) {
       return;
     }
-    Opened opened = open_mount(mount, request, memberships);
+    Opened opened = open_mount(mount, on_v1, request, memberships);
     std::size_t index = state.hierarchies.size();
     if (is_v2) {
       state.why_no_v2 = opened.why_not;
