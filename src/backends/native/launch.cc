@@ -16,6 +16,8 @@
 #include <cstring>
 
 #include "backends/native/launch_child.h"
+#include "backends/native/logout.h"
+#include "backends/native/scope.h"
 #include "base/files.h"
 #include "guest/image.h"
 #include "kernel/seccomp.h"
@@ -255,6 +257,15 @@ Result<Prepared> prepare(const HostSetup& host, const LaunchRequest& request) {
   prepared.facts.why_no_memory = host.cgroups.why_missing(Controller::kMemory);
   prepared.facts.why_no_cpu = host.cgroups.why_missing(Controller::kCpu);
   prepared.facts.why_no_pids = host.cgroups.why_missing(Controller::kPids);
+  if (!request.why_no_scope.empty()) {
+    for (std::string* why :
+         {&prepared.facts.why_no_memory, &prepared.facts.why_no_cpu, &prepared.facts.why_no_pids}) {
+      *why += (why->empty() ? "" : "; ") + request.why_no_scope;
+    }
+  }
+  if (request.lifetime == Lifetime::kLongLived) {
+    prepared.facts.logout = look_at_logout();
+  }
   CARREL_ASSIGN(prepared.groups,
                 make_groups(host.cgroups, request.id, request.spec.limits, request.lifetime));
   prepared.facts.cgroup = prepared.groups.enforced;
@@ -278,12 +289,17 @@ Result<std::string> make_boot(const HostSetup& host, const LaunchRequest& reques
 
 }  // namespace
 
-Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& spec) {
+Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& spec,
+                                KeepersScope keepers) {
   HostSetup host;
   kernel::CgroupOptions options;
   options.label = home.label();
   if (!spec.cgroup_parent.empty()) {
     options.parent = spec.cgroup_parent;
+  } else if (keepers == KeepersScope::kUse && ::geteuid() != 0) {
+    if (std::string scope = keepers_scope(home); !scope.empty()) {
+      options.otherwise = std::move(scope);
+    }
   }
   CARREL_ASSIGN(host.cgroups, kernel::detect_cgroups(options));
   long abi = ::syscall(kernel::uapi::kLandlockCreateRuleset, nullptr, 0,

@@ -38,6 +38,7 @@ struct LaunchRequest {
   Lifetime lifetime = Lifetime::kOneShot;
   UniqueFd listener;          // kLongLived: the bound socket that the guest will listen on
   std::uint64_t lease_ms = 0;
+  std::string why_no_scope;  // where one was asked for and not given; for the report
 };
 
 // The host as far as sandboxes depend on it; looked at once for many launches.
@@ -46,7 +47,11 @@ struct HostSetup {
   int landlock_abi = 0;
   std::uint32_t cpus = 1;  // that this process may use
 };
-Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& spec);
+// Whether a sandbox that names no group may be placed in the keeper's scope, where this process can
+// have no group of its own. That scope may end at any moment before there is a process in it.
+enum class KeepersScope { kUse, kLeave };
+Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& spec,
+                                KeepersScope keepers = KeepersScope::kLeave);
 
 // Builds a sandbox in the order of docs/decisions/0003. On an error nothing is left behind. A
 // protection that `spec.required` names and this host cannot give is kUnsupported.

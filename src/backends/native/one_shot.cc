@@ -4,10 +4,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "backends/native/launch.h"
 #include "backends/native/remains.h"
+#include "backends/native/scope.h"
 #include "base/files.h"
 
 namespace carrel::native {
@@ -39,25 +41,62 @@ void add_group_facts(const kernel::Cgroup& group, const policy::Limits& limits,
   }
 }
 
+// Whether a limit was demanded that only a control group can hold, and there is none for it.
+bool lacks_required_limit(const policy::Spec& spec, const kernel::CgroupLayout& groups) {
+  return std::any_of(spec.required.begin(), spec.required.end(), [&](policy::Protection one) {
+    return (one == policy::Protection::kMemory &&
+            groups.source(kernel::Controller::kMemory) == kernel::CgroupSource::kNone) ||
+           (one == policy::Protection::kCpu &&
+            groups.source(kernel::Controller::kCpu) == kernel::CgroupSource::kNone);
+  });
+}
+
+// The service manager takes milliseconds to answer, so it is asked only when it has to be.
+Status ask_for_limits(const storage::Home& home, LaunchRequest& request, HostSetup& host) {
+  if (!request.spec.cgroup_parent.empty()) {
+    return {};
+  }
+  OwnScope scope = enter_scope(home, ScopeUse::kOneShot);
+  request.why_no_scope = scope.why_not;
+  if (scope.group.empty()) {
+    return {};
+  }
+  request.spec.cgroup_parent = scope.group;
+  CARREL_ASSIGN(host, look_at_setup(home, request.spec));
+  return {};
+}
+
 }  // namespace
 
 Result<sandbox::ExecResult> run_once(storage::Home& home, const OneShot& job,
                                      const sandbox::CommandIo& io,
                                      const EnforcementListener& listener) {
-  CARREL_ASSIGN(HostSetup host, look_at_setup(home, job.spec));
+  LaunchRequest request;
+  request.spec = job.spec;
+  CARREL_ASSIGN(HostSetup host, look_at_setup(home, request.spec, KeepersScope::kUse));
+  if (lacks_required_limit(request.spec, host.cgroups)) {
+    CARREL_TRY(ask_for_limits(home, request, host));
+  }
+  const bool in_keepers_scope =
+      request.spec.cgroup_parent.empty() && !host.cgroups.parent().empty();
   const auto input = io.input >= 0 ? sandbox::Input::kFollows : sandbox::Input::kNone;
   CARREL_ASSIGN(std::string start, sandbox::encode_start(job.command, input));
   const std::string id = storage::make_id();
-  LaunchRequest request;
   request.id = id;
-  request.spec = job.spec;
   // Where there is no control group and no range of ids, a crash leaves nothing to clean up.
   UniqueFd mark;
   if (::geteuid() == 0 || !host.cgroups.hierarchies().empty()) {
     CARREL_ASSIGN(mark, home.claim_once(id));
-    CARREL_TRY(write_all(mark.get(), job.spec.cgroup_parent));  // for whoever cleans up after us
+    CARREL_TRY(write_all(mark.get(), host.cgroups.parent()));  // for whoever cleans up after us
   }
   auto launched = launch(home, host, std::move(request));
+  if (!launched.ok() && in_keepers_scope) {  // it may just have ended
+    LaunchRequest again;
+    again.id = id;
+    again.spec = job.spec;
+    CARREL_ASSIGN(host, look_at_setup(home, job.spec));
+    launched = launch(home, host, std::move(again));
+  }
   sweep_quickly(home);  // while the guest builds its room
   if (!launched.ok()) {
     home.release_once(id);
