@@ -14,7 +14,7 @@ skipped=0
 # The tests that are left out: known to be open, or about speed that an emulated machine lacks.
 excluded=$(cat $payload/known_open $payload/too_slow | sed 's/$/*/' | paste -sd: -)
 
-# tests NAME FILTER COMMAND...: one GoogleTest program, with "COMMAND..." before it.
+# tests NAME FILTER HEADING [COMMAND...]: one GoogleTest program, as the last word of COMMAND.
 tests() {
   program=$1
   filter=$2
@@ -26,8 +26,7 @@ tests() {
   esac
   log=/tmp/log-$program
   begin=$(date +%s)
-  "$@" "$payload/bin/$program" --gtest_filter="$filter-$excluded" --gtest_brief=0 \
-    --gtest_color=no >"$log" 2>&1 </dev/null
+  GTEST_FILTER=$filter-$excluded "$@" "$payload/bin/$program" >"$log" 2>&1 </dev/null
   status=$?
   ok=$(grep -c '^\[       OK \]' "$log")
   bad=$(grep -c '^\[  FAILED  \] .* (.* ms)$' "$log")
@@ -49,6 +48,16 @@ tests() {
          /^\[  FAILED  \] .* \(.* ms\)$/ { print text }' "$log"
     grep -q 'tests ran' "$log" || tail -n 30 "$log"
   fi
+}
+
+# session PROGRAM: as the user `resident`, in a login session.
+session() {
+  su -l resident -w GTEST_FILTER,CARREL_BINARY -c "$1"
+}
+
+# delegated PROGRAM: the same, in a scope of its own with control groups of its own.
+delegated() {
+  session "systemd-run --user --scope --quiet -p Delegate=yes $1"
 }
 
 # scenarios: the stories with sessions, in Python.
@@ -79,17 +88,25 @@ if [ "$only" = script ]; then
   exit
 fi
 
+# Each program runs its tests as root and as an ordinary user who has no session (/root and /user),
+# and those that a session changes once more as a user who has one.
 tests kernel_test 'Cgroup*' 'kernel, root'
+tests backends_native_test '*' 'native, root'
 scenarios
-tests end_to_end_limits_test '*' 'limits, root and an ordinary user without a bus'
+loginctl enable-linger resident
+tests kernel_test 'Cgroup*' 'kernel, a user in a delegated scope' delegated
 tests end_to_end_given_groups_test '*' 'given groups'
-tests end_to_end_lifecycle_test '*' 'lifecycle, root and an ordinary user without a bus'
-tests end_to_end_one_shot_test '*' 'one-shots, root and an ordinary user without a bus'
-for program in crash_kill_test crash_keeper_test crash_sweep_test; do
-  tests $program '*' "$program, root and an ordinary user without a bus"
-done
-tests end_to_end_privileges_test '*' 'privileges, root and an ordinary user without a bus'
-tests backends_native_test 'Doctor*' 'doctor, root'
+tests end_to_end_limits_test '*' 'limits, root and a user without a session'
+tests end_to_end_limits_test '*/user' 'limits, a user with a session' session
+tests end_to_end_lifecycle_test '*' 'lifecycle, root and a user without a session'
+tests end_to_end_lifecycle_test '*/user' 'lifecycle, a user with a session' session
+tests crash_kill_test '*' 'killed commands, root and a user without a session'
+tests crash_keeper_test '*' 'killed keepers, root and a user without a session'
+tests crash_keeper_test '*/user' 'killed keepers, a user with a session' session
+tests crash_sweep_test '*' 'sweeping, root and a user without a session'
+tests crash_sweep_test '*/user' 'sweeping, a user with a session' session
+tests end_to_end_one_shot_test '*' 'one-shots, root and a user without a session'
+tests end_to_end_privileges_test '*' 'privileges, root and a user without a session'
 
 [ "$skipped" -eq 0 ] || echo "$skipped skipped"
 echo "$passed passed, $failed failed"
