@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/native/scope.h"
 #include "cli/output.h"
 
 namespace carrel::cli {
@@ -14,10 +15,11 @@ void say_what_is_weaker(const Context& context, const native::Enforcement& enfor
   }
   for (const native::Enforcement::Row& row : enforcement.rows) {
     if (row.by == "watchdog" || row.by == "affinity") {
-      print_error("carrel: the " + row.name + " limit is held by " + row.by + " only: " + row.note +
-                  "\n");
+      const char* remedy = native::can_ask_for_scope() ? " (--require asks systemd for more)" : "";
+      print_error("carrel: the " + row.name + " limit is held by " + row.by +
+                  " only: " + printable(row.note) + remedy + "\n");
     } else if (row.name == "logout" && !row.note.empty()) {
-      print_error("carrel: " + row.note + "\n");
+      print_error("carrel: " + printable(row.note) + "\n");
     }
   }
 }

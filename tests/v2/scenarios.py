@@ -248,7 +248,7 @@ def one_shot_below_the_manager_uses_the_keepers_scope():
     status, text = session.run(service + f"script -qec '{CARREL} run -- echo ran' /dev/null")
     assert text.replace("\r", "") == "ran\n", text
     status, text = session.on_terminal("run", "--", "echo", "ran")
-    assert "held by watchdog only" in text, text
+    assert "held by watchdog only" in text and "--require asks systemd" in text, text
     assert session.carrel("rm", box)[0] == 0
     session.close()
 

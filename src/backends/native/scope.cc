@@ -47,6 +47,18 @@ std::string own_v2_group() {
   return {};
 }
 
+// Why it would be in vain; null: it need not be.
+const char* cannot_ask() {
+  // Where systemd uses the v2 tree for its controllers, this is it.
+  if (::access("/sys/fs/cgroup/cgroup.controllers", F_OK) != 0) {
+    return "control groups are not v2 here, and only v2 is delegated to users";
+  }
+  if (::access("/run/systemd/system", F_OK) != 0) {
+    return "systemd does not run here, so nobody delegates a group";
+  }
+  return nullptr;
+}
+
 // The manager says yes when the scope is on its way.
 OwnScope wait_for_scope(const std::string& unit, BusDeadline deadline) {
   const std::string end = "/" + unit;
@@ -67,12 +79,8 @@ OwnScope enter_scope(const storage::Home& home, ScopeUse use, std::chrono::milli
   if (::geteuid() == 0) {
     return {};
   }
-  // Where systemd uses the v2 tree for its controllers, this is it.
-  if (::access("/sys/fs/cgroup/cgroup.controllers", F_OK) != 0) {
-    return {{}, "control groups are not v2 here, and only v2 is delegated to users"};
-  }
-  if (::access("/run/systemd/system", F_OK) != 0) {
-    return {{}, "systemd does not run here, so nobody delegates a group"};
+  if (const char* why_not = cannot_ask(); why_not != nullptr) {
+    return {{}, why_not};
   }
   const BusDeadline deadline = Clock::now() + patience;
   ScopeRequest request;
@@ -96,6 +104,13 @@ OwnScope enter_scope(const storage::Home& home, ScopeUse use, std::chrono::milli
     why_not = "systemd gives no scope: " + asked.error().to_string();
   }
   return {{}, why_not};
+}
+
+bool can_ask_for_scope() {
+  const std::vector<BusAddress> addresses = manager_addresses();
+  return cannot_ask() == nullptr && ::geteuid() != 0 &&
+         std::any_of(addresses.begin(), addresses.end(),
+                     [](const auto& address) { return ::access(address.path.c_str(), F_OK) == 0; });
 }
 
 std::string keepers_scope(const storage::Home& home) {

@@ -25,6 +25,9 @@ inline constexpr std::chrono::milliseconds kScopePatience{2000};
 OwnScope enter_scope(const storage::Home& home, ScopeUse use,
                      std::chrono::milliseconds patience = kScopePatience);
 
+// Whether there is somebody to ask; what he would say is not known.
+bool can_ask_for_scope();
+
 // The keeper's scope, for one-shots that may be placed below it; empty: none is known. What is
 // noted of a keeper that is gone names a group that is not there any more.
 std::string keepers_scope(const storage::Home& home);
