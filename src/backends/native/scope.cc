@@ -87,7 +87,6 @@ OwnScope enter_scope(const storage::Home& home, ScopeUse use, std::chrono::milli
   request.unit = std::string("carrel-") + word_of(use) + "-" + home.label() + "-" +
                  storage::random_hex(8) + ".scope";
   request.description = "Carrel's sandboxes of " + home.path();
-  request.processes = {::getpid()};
   std::string why_not = "there is no systemd of this user's";
   for (const BusAddress& address : manager_addresses()) {
     auto connection = connect_manager(address, deadline);

@@ -31,11 +31,10 @@ std::vector<BusAddress> manager_addresses(uid_t uid, const std::string& runtime_
 // The same for this process.
 std::vector<BusAddress> manager_addresses();
 
-// A new scope with these processes in it, and the right to make groups below it.
+// A new scope with the asking process in it, and the right to make groups below it.
 struct ScopeRequest {
   std::string unit;  // its name, with ".scope"
   std::string description;
-  std::vector<pid_t> processes;
 };
 
 // The marshalled body of StartTransientUnit, of signature "ssa(sv)a(sa(sv))".

@@ -109,7 +109,6 @@ ScopeRequest some_scope() {
   ScopeRequest request;
   request.unit = "carrel-keeper-1234abcd-00112233.scope";
   request.description = "sandboxes";
-  request.processes = {4321};
   return request;
 }
 
@@ -128,16 +127,16 @@ TEST(SystemdBus, RootAsksTheSystemAndOthersTheirOwn) {
   EXPECT_EQ(manager_addresses(1000, "relative")[1].path, "/run/user/1000/bus");
 }
 
-TEST(SystemdBus, ScopeIsDelegatedAndHasItsProcesses) {
+TEST(SystemdBus, ScopeIsDelegatedAndHasWhoAsks) {
   const std::string body = encode_scope(some_scope());
   const std::string delegate = std::string("Delegate\0\1b\0", 12);
   EXPECT_NE(body.find(delegate), std::string::npos);
-  // An array of one number: four bytes of size, then the process.
+  // An array of one number: four bytes of size, then 0 for whoever asks.
   const std::string processes = std::string("PIDs\0\2au\0", 9);
   const std::size_t at = body.find(processes);
   ASSERT_NE(at, std::string::npos);
   const std::size_t size_at = (at + processes.size() + 3) & ~std::size_t{3};
-  EXPECT_EQ(body.substr(size_at, 8), std::string("\4\0\0\0\xe1\x10\0\0", 8));
+  EXPECT_EQ(body.substr(size_at, 8), std::string("\4\0\0\0\0\0\0\0", 8));
   EXPECT_EQ(body.find("carrel-keeper-1234abcd-00112233.scope"), 4U);
 }
 
