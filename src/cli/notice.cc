@@ -13,11 +13,13 @@ void say_what_is_weaker(const Context& context, const native::Enforcement& enfor
   if (context.json() || ::isatty(STDERR_FILENO) == 0) {
     return;
   }
+  // For a long-lived one systemd was asked already.
+  const bool can_ask = enforcement.find("logout") == nullptr && native::can_ask_for_scope();
   for (const native::Enforcement::Row& row : enforcement.rows) {
     if (row.by == "watchdog" || row.by == "affinity") {
-      const char* remedy = native::can_ask_for_scope() ? " (--require asks systemd for more)" : "";
       print_error("carrel: the " + row.name + " limit is held by " + row.by +
-                  " only: " + printable(row.note) + remedy + "\n");
+                  " only: " + printable(row.note) +
+                  (can_ask ? " (--require " + row.name + " asks systemd for a scope)" : "") + "\n");
     } else if (row.name == "logout" && !row.note.empty()) {
       print_error("carrel: " + printable(row.note) + "\n");
     }

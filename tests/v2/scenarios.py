@@ -248,9 +248,17 @@ def one_shot_below_the_manager_uses_the_keepers_scope():
     status, text = session.run(service + f"script -qec '{CARREL} run -- echo ran' /dev/null")
     assert text.replace("\r", "") == "ran\n", text
     status, text = session.on_terminal("run", "--", "echo", "ran")
-    assert "held by watchdog only" in text and "--require asks systemd" in text, text
+    assert "held by watchdog only" in text and "--require memory asks systemd" in text, text
     assert session.carrel("rm", box)[0] == 0
     session.close()
+
+
+def doctor_finds_everything_for_root():
+    done = run([CARREL, "doctor", "--json"])
+    assert done.returncode == 0, done
+    for name, check in checks_of(done.stdout).items():
+        assert check["status"] != "missing", check
+        assert name != "delegation" or check["detail"].startswith("not needed"), check
 
 
 def doctor_names_the_state():
@@ -342,6 +350,7 @@ STORIES = [
     second_keeper_finds_what_the_first_left,
     one_shot_with_required_limits_has_a_scope,
     one_shot_below_the_manager_uses_the_keepers_scope,
+    doctor_finds_everything_for_root,
     doctor_names_the_state,
     without_a_bus_there_is_the_next_best,
     logout_without_linger_ends_sandboxes_and_that_was_said,

@@ -86,7 +86,7 @@ OwnScope enter_scope(const storage::Home& home, ScopeUse use, std::chrono::milli
   ScopeRequest request;
   request.unit = std::string("carrel-") + word_of(use) + "-" + home.label() + "-" +
                  storage::random_hex(8) + ".scope";
-  request.description = "Carrel's sandboxes of " + home.path();
+  request.description = "Sandboxes of Carrel";
   std::string why_not = "there is no systemd of this user's";
   for (const BusAddress& address : manager_addresses()) {
     auto connection = connect_manager(address, deadline);
@@ -106,10 +106,13 @@ OwnScope enter_scope(const storage::Home& home, ScopeUse use, std::chrono::milli
 }
 
 bool can_ask_for_scope() {
+  if (::geteuid() == 0 || cannot_ask() != nullptr) {
+    return false;
+  }
   const std::vector<BusAddress> addresses = manager_addresses();
-  return cannot_ask() == nullptr && ::geteuid() != 0 &&
-         std::any_of(addresses.begin(), addresses.end(),
-                     [](const auto& address) { return ::access(address.path.c_str(), F_OK) == 0; });
+  return std::any_of(addresses.begin(), addresses.end(), [](const BusAddress& address) {
+    return ::access(address.path.c_str(), F_OK) == 0;
+  });
 }
 
 std::string keepers_scope(const storage::Home& home) {

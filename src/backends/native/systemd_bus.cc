@@ -54,13 +54,13 @@ Status wait_until(int socket, short events, BusDeadline deadline) {
 Status send_all(int socket, std::string_view data, BusDeadline deadline) {
   while (!data.empty()) {
     const ssize_t sent = ::send(socket, data.data(), data.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent > 0) {
-      data.remove_prefix(static_cast<std::size_t>(sent));
-    } else if (errno == EAGAIN) {
+    const int reason = sent < 0 ? errno : 0;
+    if (reason == EAGAIN) {
       CARREL_TRY(wait_until(socket, POLLOUT, deadline));
-    } else if (errno != EINTR) {
+    } else if (reason != 0 && reason != EINTR) {
       return hung_up();
     }
+    data.remove_prefix(sent > 0 ? static_cast<std::size_t>(sent) : 0);
   }
   return {};
 }
@@ -71,11 +71,11 @@ Status receive_until(int socket, std::string& buffer, std::size_t size, BusDeadl
   while (buffer.size() < size) {
     CARREL_TRY(wait_until(socket, POLLIN, deadline));
     const ssize_t got = ::recv(socket, piece.data(), piece.size(), MSG_DONTWAIT);
-    if (got > 0) {
-      buffer.append(piece.data(), static_cast<std::size_t>(got));
-    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
+    const int reason = got < 0 ? errno : 0;
+    if (got == 0 || (reason != 0 && reason != EAGAIN && reason != EINTR)) {
       return hung_up();
     }
+    buffer.append(piece.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
   }
   return {};
 }
