@@ -7,8 +7,8 @@
 #include <csignal>
 
 #include "backends/native/groups.h"
-#include "backends/native/launch.h"
 #include "backends/native/remains.h"
+#include "backends/native/strays.h"
 #include "base/files.h"
 #include "cli/foreground.h"
 #include "cli/output.h"
@@ -39,13 +39,11 @@ bool has_grown(const Connection& connection, const char* name, std::uint64_t now
 // Adds to the end of a command that failed what the sandbox's group counted meanwhile. Returns the
 // most memory that was ever used, 0 where nobody counts it.
 std::uint64_t ask_group(const Connection& connection, sandbox::ExecResult& end) {
-  policy::Spec spec;
-  spec.cgroup_parent = connection.record.cgroup_parent;
-  auto host = native::look_at_setup(connection.home, spec);
-  if (!host.ok()) {
+  auto groups = native::find_groups(connection.home, connection.record.cgroup_parent);
+  if (!groups.ok()) {
     return 0;
   }
-  auto group = kernel::Cgroup::open(host.value().cgroups, connection.record.id,
+  auto group = kernel::Cgroup::open(groups.value(), connection.record.id,
                                     kernel::CgroupOwnership::kBorrowed);
   if (!group.ok()) {
     return 0;

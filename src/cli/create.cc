@@ -1,11 +1,15 @@
+#include <unistd.h>
+
 #include "backends/native/keeper.h"
 #include "backends/native/keeper_client.h"
 #include "backends/native/remains.h"
 #include "cli/context.h"
+#include "cli/notice.h"
 #include "cli/output.h"
 #include "cli/sandbox_spec.h"
 #include "policy/size.h"
 #include "storage/home.h"
+#include "storage/state.h"
 
 namespace carrel::cli {
 
@@ -36,6 +40,13 @@ int create_command(const Context& context) {
   print(context.json() ? "{\"id\":" + json_string(id.value()) +
                              ",\"name\":" + json_string(request.name) + "}\n"
                        : id.value() + "\n");
+  if (!context.json() && ::isatty(STDERR_FILENO) != 0) {
+    if (auto state = storage::State::open(home.value()); state.ok()) {
+      if (auto row = state.value().find(id.value()); row.ok() && row.value().has_value()) {
+        say_what_is_weaker(context, enforcement_from_json(row.value()->enforcement));
+      }
+    }
+  }
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include "backends/native/one_shot.h"
 #include "cli/context.h"
 #include "cli/foreground.h"
+#include "cli/notice.h"
 #include "cli/one_shot.h"
 #include "cli/output.h"
 #include "cli/sandbox_spec.h"
@@ -28,16 +29,7 @@ int run_in_new_sandbox(const Context& context, const policy::Spec& spec,
   const std::string program = command.arguments.front();
   job.command = std::move(command);
   auto listener = [&](const native::Enforcement& enforcement) {
-    if (context.json() || ::isatty(STDERR_FILENO) == 0) {
-      return;
-    }
-    for (const char* name : {"memory", "cpu"}) {
-      const native::Enforcement::Row* row = enforcement.find(name);
-      if (row != nullptr && (row->by == "watchdog" || row->by == "affinity")) {
-        print_error("carrel: the " + row->name + " limit is held by " + row->by + " only: " +
-                    row->note + "\n");
-      }
-    }
+    say_what_is_weaker(context, enforcement);
   };
   Result<sandbox::ExecResult> result = Error{};
   {

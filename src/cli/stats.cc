@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/native/groups.h"
-#include "backends/native/launch.h"
+#include "backends/native/strays.h"
 #include "cli/context.h"
 #include "cli/output.h"
 #include "cli/table.h"
@@ -14,11 +14,8 @@ namespace carrel::cli {
 namespace {
 
 Result<kernel::CgroupUsage> usage_of(const storage::Home& home, const storage::BoxRecord& record) {
-  policy::Spec spec;
-  spec.cgroup_parent = record.cgroup_parent;
-  CARREL_ASSIGN(native::HostSetup host, native::look_at_setup(home, spec));
-  auto group =
-      kernel::Cgroup::open(host.cgroups, record.id, kernel::CgroupOwnership::kBorrowed);
+  CARREL_ASSIGN(kernel::CgroupLayout groups, native::find_groups(home, record.cgroup_parent));
+  auto group = kernel::Cgroup::open(groups, record.id, kernel::CgroupOwnership::kBorrowed);
   if (!group.ok()) {
     if (group.error().code == Code::kNotFound) {
       // No control group counts on this host: add up its processes.

@@ -29,6 +29,23 @@ void collect(int home, const std::string& group, int depth, std::vector<std::str
   groups.push_back(group);
 }
 
+// Whether there are processes in a group where that keeps it from having domains below it. The top
+// of the tree, which has no type, may hold both.
+bool holds_processes(int home, std::string_view group) {
+  return SmallEntry(home, group, "cgroup.type").error() == 0 &&
+         !SmallEntry(home, group, "cgroup.procs").text().empty();
+}
+
+ControllerSet intersection(ControllerSet a, ControllerSet b) {
+  ControllerSet both;
+  for (Controller controller : kLimiting) {
+    if (a.has(controller) && b.has(controller)) {
+      both.add(controller);
+    }
+  }
+  return both;
+}
+
 }  // namespace
 
 EntryPath::EntryPath(std::string_view group, std::string_view file) {
@@ -123,6 +140,9 @@ ControllerSet enable_controllers(int home, std::string_view group, ControllerSet
       request += request.empty() ? "+" : " +";
       request += controller_name(controller);
     }
+  }
+  if (!request.empty() && holds_processes(home, group)) {
+    return intersection(enabled, wanted);
   }
   bool together =
       request.empty() || write_entry(home, group, "cgroup.subtree_control", request) == 0;

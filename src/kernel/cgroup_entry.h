@@ -44,8 +44,11 @@ std::vector<std::string> child_groups(int home, const std::string& group);
 // `group` and every group below it, the deepest first.
 std::vector<std::string> groups_deepest_first(int home, const std::string& group);
 
-// Turns on `wanted` for the children of `group` (v2) and says which of them are on afterwards. A
-// group that holds processes itself refuses (EBUSY): those controllers are then missing.
+// Turns on `wanted` for the children of `group` (v2) and says which of them are on afterwards. In a
+// group that holds processes itself nothing is turned on.
+//
+// CRITICAL: the kernel would take `pids` and `cpu` there, and by that make the group the root of a
+// threaded subtree, in which no process can be placed any more.
 ControllerSet enable_controllers(int home, std::string_view group, ControllerSet wanted);
 
 }  // namespace carrel::kernel

@@ -32,6 +32,7 @@ struct Base {
 struct Opened {
   std::optional<CgroupHierarchy> hierarchy;
   std::string why_not;
+  std::string otherwise;  // the second choice, where it was the better one
 };
 
 std::string join(const std::string& directory, std::string_view below) {
@@ -69,17 +70,21 @@ std::optional<std::string> own_group(const CgroupMount& mount,
   return std::nullopt;
 }
 
-std::vector<Base> candidate_bases(const std::optional<std::string>& parent,
+std::vector<Base> candidate_bases(const CgroupMount& mount, ControllerSet on_v1,
+                                  const std::optional<std::string>& parent,
                                   const std::optional<std::string>& own) {
   if (parent) {
-    bool is_own = own && *own == *parent && ::geteuid() != 0;
+    bool is_own = own && *own == *parent && !own->empty();
     return {Base{*parent, is_own ? Delegation::kYes : Delegation::kNo}};
   }
   std::vector<Base> bases;
   if (::geteuid() == 0) {
+    if (mount.version == CgroupVersion::kV2 && on_v1 != kLimiting) {
+      bases.push_back(Base{kCgroupHome, Delegation::kNo});
+    }
     bases.push_back(Base{"", Delegation::kNo});
   }
-  if (own && !(bases.size() == 1 && own->empty())) {
+  if (own && (bases.empty() || !own->empty())) {
     bases.push_back(Base{*own, Delegation::kYes});
   }
   return bases;
@@ -108,14 +113,51 @@ void leave_for_leaf(int base) {
   }
 }
 
-ControllerSet pass_controllers_down(int base, Delegation delegation) {
-  ControllerSet offered = parse_controller_list(SmallEntry(base, "", "cgroup.controllers").text());
-  ControllerSet wanted;
+ControllerSet limiting_controllers(int base, std::string_view file) {
+  ControllerSet named = parse_controller_list(SmallEntry(base, "", file).text());
+  ControllerSet limiting;
   for (Controller controller : {Controller::kMemory, Controller::kPids, Controller::kCpu}) {
-    if (offered.has(controller)) {
-      wanted.add(controller);
+    if (named.has(controller)) {
+      limiting.add(controller);
     }
   }
+  return limiting;
+}
+
+// Sees to it that kCgroupHome exists in the v2 tree at `mount_point` and is offered everything that
+// the top of the tree has. False where that has nothing to pass on.
+bool make_home(const std::string& mount_point) {
+  constexpr int kTries = 3;  // somebody else may take away again what was just turned on
+  auto top = open_at(AT_FDCWD, mount_point, O_RDONLY | O_DIRECTORY);
+  if (!top.ok()) {
+    return false;
+  }
+  const ControllerSet wanted = limiting_controllers(top.value().get(), "cgroup.controllers");
+  for (int i = 0; i < kTries && !wanted.empty(); ++i) {
+    if (enable_controllers(top.value().get(), "", wanted).empty() ||
+        (::mkdirat(top.value().get(), kCgroupHome, 0755) != 0 && errno != EEXIST)) {
+      return false;
+    }
+    if (enable_controllers(top.value().get(), kCgroupHome, wanted) == wanted) {
+      return true;
+    }
+  }
+  return !wanted.empty();
+}
+
+// Whether kCgroupHome can be the base. Quick where it is there and complete.
+bool prepare_home(const std::string& mount_point, CgroupUse use) {
+  auto home = open_at(AT_FDCWD, join(mount_point, kCgroupHome), O_RDONLY | O_DIRECTORY);
+  if (home.ok() &&
+      (use == CgroupUse::kLook ||
+       limiting_controllers(home.value().get(), "cgroup.subtree_control") == kLimiting)) {
+    return true;
+  }
+  return use == CgroupUse::kPlace && make_home(mount_point);
+}
+
+ControllerSet pass_controllers_down(int base, Delegation delegation) {
+  const ControllerSet wanted = limiting_controllers(base, "cgroup.controllers");
   if (wanted.empty()) {
     return wanted;
   }
@@ -127,39 +169,56 @@ ControllerSet pass_controllers_down(int base, Delegation delegation) {
   return enabled;
 }
 
-Opened open_base(const CgroupMount& mount, const Base& base,
-                 const std::optional<std::string>& own) {
+Opened open_base(const CgroupMount& mount, const Base& base, const std::optional<std::string>& own,
+                 CgroupUse use) {
   std::string base_path = join(mount.mount_point, base.path);
   auto directory = open_at(AT_FDCWD, base_path, O_RDONLY | O_DIRECTORY);
   if (!directory.ok()) {
-    return {std::nullopt, refused(base_path, directory.error().error_number)};
+    return {std::nullopt, refused(base_path, directory.error().error_number), {}};
   }
-  if (mount.version == CgroupVersion::kV2) {
+  if (mount.version == CgroupVersion::kV2 && use == CgroupUse::kPlace) {
     if (int reason = check_v2_rights(mount, base.path, own); reason != 0) {
-      return {std::nullopt, refused(base_path, reason)};
+      return {std::nullopt, refused(base_path, reason), {}};
     }
   }
   if (::faccessat(directory.value().get(), ".", W_OK, AT_EACCESS) != 0) {
-    return {std::nullopt, refused(base_path, errno)};
+    return {std::nullopt, refused(base_path, errno), {}};
   }
   CgroupHierarchy hierarchy;
   hierarchy.version = mount.version;
   hierarchy.directory = std::move(base_path);
   hierarchy.home = std::move(directory.value());
-  hierarchy.controllers = mount.version == CgroupVersion::kV2
-                              ? pass_controllers_down(hierarchy.home.get(), base.delegation)
-                              : mount.controllers;
-  return {std::move(hierarchy), {}};
+  if (mount.version == CgroupVersion::kV1) {
+    hierarchy.controllers = mount.controllers;
+  } else if (use == CgroupUse::kPlace) {
+    hierarchy.controllers = pass_controllers_down(hierarchy.home.get(), base.delegation);
+  } else {
+    hierarchy.controllers = limiting_controllers(hierarchy.home.get(), "cgroup.subtree_control");
+  }
+  return {std::move(hierarchy), {}, {}};
 }
 
-Opened open_mount(const CgroupMount& mount, const CgroupOptions& options,
+// `on_v1` are the limiting controllers that the v2 tree cannot have.
+Opened open_mount(const CgroupMount& mount, ControllerSet on_v1, const CgroupOptions& options,
                   const std::vector<CgroupMembership>& memberships) {
   std::optional<std::string> own = own_group(mount, memberships);
-  Opened result{std::nullopt, "'" + mount.mount_point + "' does not show this process's group"};
-  for (const Base& base : candidate_bases(options.parent, own)) {
-    result = open_base(mount, base, own);
+  Opened result{std::nullopt, "'" + mount.mount_point + "' does not show this process's group", {}};
+  for (const Base& base : candidate_bases(mount, on_v1, options.parent, own)) {
+    if (!options.parent && base.path == kCgroupHome &&
+        !prepare_home(mount.mount_point, options.use)) {
+      continue;
+    }
+    result = open_base(mount, base, own, options.use);
     if (result.hierarchy) {
       break;
+    }
+  }
+  const bool limits = result.hierarchy && !result.hierarchy->controllers.empty();
+  if (mount.version == CgroupVersion::kV2 && !limits && !options.parent && options.otherwise) {
+    Opened second = open_base(mount, Base{*options.otherwise, Delegation::kNo}, own, options.use);
+    if (second.hierarchy && !second.hierarchy->controllers.empty()) {
+      second.otherwise = *options.otherwise;
+      return second;
     }
   }
   return result;
@@ -170,11 +229,11 @@ bool has_dot_dot(std::string_view path) {
          path.find("/../") != std::string_view::npos;
 }
 
-Result<std::optional<std::string>> checked_parent(const CgroupOptions& options) {
-  if (!options.parent) {
+Result<std::optional<std::string>> checked_group(const std::optional<std::string>& given) {
+  if (!given) {
     return std::optional<std::string>();
   }
-  std::string_view path = *options.parent;
+  std::string_view path = *given;
   while (!path.empty() && path.front() == '/') {
     path.remove_prefix(1);
   }
@@ -182,7 +241,7 @@ Result<std::optional<std::string>> checked_parent(const CgroupOptions& options) 
     path.remove_suffix(1);
   }
   if (has_dot_dot(path)) {
-    return Error{Code::kInvalid, 0, "cgroup parent '" + *options.parent + "' contains '..'", {}};
+    return Error{Code::kInvalid, 0, "cgroup parent '" + *given + "' contains '..'", {}};
   }
   return std::optional<std::string>(path);
 }
@@ -225,15 +284,26 @@ Result<CgroupLayout> detect_cgroups(const CgroupOptions& options) {
                  "use letters, digits, '-' and '_'"};
   }
   CgroupOptions request = options;
-  CARREL_ASSIGN(request.parent, checked_parent(options));
+  CARREL_ASSIGN(request.parent, checked_group(options.parent));
+  CARREL_ASSIGN(request.otherwise, checked_group(options.otherwise));
   CARREL_ASSIGN(std::string mountinfo, read_file_at(AT_FDCWD, "/proc/self/mountinfo", 64U << 20U));
   CARREL_ASSIGN(std::string self_cgroup, read_file_at(AT_FDCWD, "/proc/self/cgroup"));
   std::vector<CgroupMount> mounts = parse_cgroup_mounts(mountinfo);
   std::vector<CgroupMembership> memberships = parse_cgroup_memberships(self_cgroup);
 
+  ControllerSet on_v1;
+  for (const CgroupMount& mount : mounts) {
+    for (Controller controller : {Controller::kMemory, Controller::kPids, Controller::kCpu}) {
+      if (mount.controllers.has(controller)) {
+        on_v1.add(controller);
+      }
+    }
+  }
+
   CgroupLayout layout;
   CgroupLayout::State& state = *layout.state_;
   state.prefix = "carrel-" + options.label + "-";
+  state.parent = options.parent.value_or("");
   state.missing.fill("no cgroup hierarchy with this controller is mounted");
   state.why_no_v2 = "no cgroup2 file system is mounted";
   auto consider = [&](const CgroupMount& mount) {
@@ -249,7 +319,11 @@ Result<CgroupLayout> detect_cgroups(const CgroupOptions& options) {
     if (!needed) {
       return;
     }
-    Opened opened = open_mount(mount, request, memberships);
+    Opened opened = open_mount(mount, on_v1, request, memberships);
+    if (options.only_limits && opened.hierarchy && opened.hierarchy->controllers.empty()) {
+      opened.hierarchy.reset();
+      opened.why_not = "'" + mount.mount_point + "' has no controllers here";
+    }
     std::size_t index = state.hierarchies.size();
     if (is_v2) {
       state.why_no_v2 = opened.why_not;
@@ -271,6 +345,9 @@ Result<CgroupLayout> detect_cgroups(const CgroupOptions& options) {
                                      "delegated, or the group above holds processes"
                                : opened.why_not;
       }
+    }
+    if (!opened.otherwise.empty()) {
+      state.parent = *options.otherwise;
     }
     if (opened.hierarchy) {
       state.hierarchies.push_back(std::move(*opened.hierarchy));

@@ -52,6 +52,43 @@ TEST_F(CgroupTest, LookingMakesNothing) {
   }
 }
 
+// The kernel would take them, and make it a group in which nothing can be placed.
+TEST_F(CgroupTest, PopulatedGroupGetsNoThreadedControllers) {
+  if (layout_->source(Controller::kPids) != CgroupSource::kCgroupV2) {
+    GTEST_SKIP() << "the pids controller is not a v2 one here";
+  }
+  Cgroup cgroup = make("busy");
+  pid_t pid = spawn_in(cgroup, [] { return ::pause(); });
+  const int home = layout_->hierarchies()[*layout_->v2_index()].home.get();
+  EXPECT_TRUE(
+      enable_controllers(home, directory("busy"), {Controller::kPids, Controller::kCpu}).empty());
+  EXPECT_EQ(SmallEntry(home, directory("busy"), "cgroup.type").text(), "domain\n");
+  EXPECT_TRUE(cgroup.remove().ok());
+  wait_for(pid);
+}
+
+// A service manager that does not know the groups wants its controllers back.
+TEST_F(CgroupTest, ControllersCannotBeTakenAwayFromTheTop) {
+  if (layout_->source(Controller::kCpu) != CgroupSource::kCgroupV2 || ::geteuid() != 0) {
+    GTEST_SKIP() << "the cpu controller is not a v2 one here, or not root's";
+  }
+  const CgroupHierarchy& v2 = layout_->hierarchies()[*layout_->v2_index()];
+  EXPECT_TRUE(v2.directory.ends_with("/" + std::string(kCgroupHome))) << v2.directory;
+  EXPECT_EQ(write_entry(v2.home.get(), "..", "cgroup.subtree_control", "-cpu"), EBUSY);
+}
+
+TEST_F(CgroupTest, LookingNeedsNoRightToPlace) {
+  Cgroup cgroup = make("seen");
+  CgroupOptions options;
+  options.label = layout_->prefix().substr(7, layout_->prefix().size() - 8);
+  options.use = CgroupUse::kLook;
+  auto looking = detect_cgroups(options);
+  ASSERT_TRUE(looking.ok());
+  EXPECT_THAT(list_cgroups(looking.value()), ElementsAre("seen"));
+  EXPECT_EQ(looking->source(Controller::kMemory), layout_->source(Controller::kMemory));
+  EXPECT_TRUE(cgroup.remove().ok());
+}
+
 TEST_F(CgroupTest, GroupIsInEveryHierarchyUntilItIsRemoved) {
   Cgroup cgroup = make("one");
   for (const CgroupHierarchy& hierarchy : layout_->hierarchies()) {

@@ -43,6 +43,13 @@ void give_to_nobody(const CgroupLayout& layout, const std::string& group) {
   }
 }
 
+// The group "user" of a test's layout, from the top of the hierarchies.
+std::string given_group(const CgroupLayout& layout, pid_t test) {
+  const bool in_home = layout.source(Controller::kMemory) == CgroupSource::kCgroupV2;
+  return (in_home ? "/" + std::string(kCgroupHome) : std::string()) + "/carrel-test-" +
+         std::to_string(test) + "-user";
+}
+
 int touch_64_mebibytes() {
   constexpr std::size_t kSize = 64U << 20U;
   void* area = ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -75,6 +82,9 @@ int use_groups(const CgroupOptions& options, const CgroupLayout& expected) {
   CARREL_CHILD_EXPECT(detected.ok());
   const CgroupLayout& layout = detected.value();
   for (Controller controller : {Controller::kMemory, Controller::kPids, Controller::kCpu}) {
+    if (layout.source(controller) != expected.source(controller)) {
+      std::fprintf(stderr, "%s\n", layout.why_missing(controller).c_str());
+    }
     CARREL_CHILD_EXPECT(layout.source(controller) == expected.source(controller));
   }
   CARREL_CHILD_EXPECT(layout.has_v2() == expected.has_v2());
@@ -144,7 +154,7 @@ TEST_F(CgroupUser, DelegatedParentCanBeNamed) {
     CARREL_CHILD_EXPECT(become_nobody());
     CgroupOptions options;
     options.label = "inner";
-    options.parent = "/carrel-test-" + std::to_string(::getppid()) + "-user/";
+    options.parent = given_group(layout_.get(), ::getppid()) + "/";
     return use_groups(options, layout_.get());
   }));
   EXPECT_EQ(status, 0);
@@ -186,7 +196,7 @@ TEST_F(CgroupUser, GroupGivenElsewhereCannotBeClonedInto) {
   auto group = Cgroup::create(layout_.get(), "user", {});
   ASSERT_TRUE(group.ok()) << group.error().to_string();
   give_to_nobody(layout_.get(), "user");
-  std::string parent = "carrel-test-" + std::to_string(::getpid()) + "-user";
+  std::string parent = given_group(layout_.get(), ::getpid());
   pid_t pid = ::fork();
   if (pid == 0) {
     ::_exit([&] {

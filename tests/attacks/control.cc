@@ -188,7 +188,10 @@ ControlRun run_control(const std::string& probe, const World& world) {
   return run;
 }
 
-std::string probe_program() { return CARREL_PROBE; }
+std::string probe_program() {
+  const char* elsewhere = std::getenv("CARREL_PROBE");
+  return elsewhere != nullptr ? elsewhere : CARREL_PROBE;
+}
 
 std::string mount_namespace() {
   struct stat info{};

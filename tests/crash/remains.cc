@@ -118,11 +118,10 @@ std::string inconsistencies(As as) {
     wrong += name.ends_with(".new") ? "file " + name + "\n" : "";
   }
   const std::string prefix = "carrel-" + place().label(as) + "-";
-  for (const std::string& mount : group_mounts()) {
-    for (const std::string& name : names_in(mount)) {
-      if (name.starts_with(prefix)) {
-        expect_alive("group in " + mount, name.substr(prefix.size()));
-      }
+  for (const std::string& group : groups_of(place().label(as))) {
+    const fs::path path = group;
+    if (const std::string name = path.filename(); name.starts_with(prefix)) {
+      expect_alive("group in " + path.parent_path().string(), name.substr(prefix.size()));
     }
   }
   const std::size_t first = first_processes().size();

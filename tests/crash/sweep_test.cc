@@ -87,8 +87,10 @@ TEST_P(Sweep, StraysWithoutAMarkAreTakenAway) {
   place().give(run_path("ids/77777"), GetParam());
   if (as_root()) {
     for (const std::string& mount : group_mounts()) {
-      const std::string group = mount + "/carrel-" + place().label(GetParam()) + "-" + nobody;
-      if (mount.ends_with("/pids") || mount.ends_with("/unified")) {
+      const bool in_home = fs::exists(mount + "/carrel");
+      const std::string group = mount + (in_home ? "/carrel" : "") + "/carrel-" +
+                                place().label(GetParam()) + "-" + nobody;
+      if (in_home || mount.ends_with("/pids") || mount.ends_with("/unified")) {
         ASSERT_EQ(::mkdir(group.c_str(), 0755), 0) << group;
       }
     }

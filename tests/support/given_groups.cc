@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "support/host.h"
 #include "support/place.h"
@@ -35,6 +36,12 @@ std::vector<std::string> groups_below(const std::string& path) {
 
 GivenGroups::GivenGroups() : path_("/carrel-e2e-" + std::to_string(::getpid())) {
   for (const std::string& mount : group_mounts()) {
+    // A v2 group has the controllers that the one above passes on.
+    if (::access((mount + "/cgroup.subtree_control").c_str(), F_OK) == 0) {
+      for (const char* controller : {"+memory", "+pids", "+cpu"}) {
+        std::ofstream(mount + "/cgroup.subtree_control") << controller;
+      }
+    }
     const std::string group = mount + path_;
     if (::mkdir(group.c_str(), 0755) != 0) {
       std::perror(group.c_str());

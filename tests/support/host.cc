@@ -142,20 +142,18 @@ std::string v1_mount(const std::string& controller) {
 std::vector<std::string> groups_of(const std::string& label) {
   namespace fs = std::filesystem;
   std::vector<std::string> found;
-  std::error_code failed;
+  if (label.empty()) {
+    return found;
+  }
+  // Anywhere: they are made at the top, in a group of carrel's, or in one that a user was given.
+  const std::string name = "/carrel-" + label;
   for (const std::string& mount : group_mounts()) {
-    for (const auto& entry : fs::directory_iterator(mount, failed)) {
-      const std::string name = entry.path().filename();
-      if (label.empty() || !name.starts_with("carrel-" + label)) {
-        continue;
-      }
-      found.push_back(entry.path());
-      auto below = fs::recursive_directory_iterator(entry.path(), failed);
-      for (; !failed && below != fs::recursive_directory_iterator(); below.increment(failed)) {
-        std::error_code ignored;
-        if (below->is_directory(ignored)) {
-          found.push_back(below->path());
-        }
+    std::error_code failed;
+    auto it = fs::recursive_directory_iterator(mount, failed);
+    for (; !failed && it != fs::recursive_directory_iterator(); it.increment(failed)) {
+      std::error_code ignored;
+      if (it->path().string().find(name) != std::string::npos && it->is_directory(ignored)) {
+        found.push_back(it->path());
       }
     }
   }

@@ -160,6 +160,12 @@ std::string Place::label(As as) const {
 
 uid_t Place::user_id() { return user().uid; }
 
+bool Place::user_has_service_manager() {
+  const std::string socket = "/run/user/" + std::to_string(user().uid) + "/systemd/private";
+  return ::access(socket.c_str(), F_OK) == 0 &&
+         ::access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0;
+}
+
 void Place::give(const std::string& path, As as) const {
   if (as == As::kUser && ::geteuid() == 0) {
     ensure(::lchown(path.c_str(), user().uid, user().gid) == 0, path);

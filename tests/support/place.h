@@ -36,6 +36,8 @@ class Place {
   // Gives the file or directory to that user.
   void give(const std::string& path, As as) const;
   [[nodiscard]] static uid_t user_id();
+  // Whether the ordinary user has a systemd of his own, which gives control groups on demand.
+  [[nodiscard]] static bool user_has_service_manager();
 
  private:
   [[nodiscard]] std::string directory(As as) const { return root_ + "/" + name_of(as); }

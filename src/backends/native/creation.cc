@@ -62,8 +62,14 @@ Creation::~Creation() {
 }
 
 // The box comes first and goes last: what carries the id of no box is nobody's.
-Result<Creation> Creation::begin(storage::Home& home, const CreateRequest& request) {
-  Creation creation(home, request);
+Result<Creation> Creation::begin(storage::Home& home, CreateRequest asked, const OwnScope& scope) {
+  std::string why_no_scope;
+  if (asked.spec.cgroup_parent.empty()) {
+    asked.spec.cgroup_parent = scope.group;
+    why_no_scope = scope.why_not;
+  }
+  Creation creation(home, std::move(asked));
+  const CreateRequest& request = creation.request_;
   CARREL_ASSIGN(storage::NewBox box, storage::make_box(home, request.id));
   creation.lock_ = std::move(box.lock);
   CARREL_ASSIGN(storage::State state, storage::State::open(home));
@@ -76,6 +82,7 @@ Result<Creation> Creation::begin(storage::Home& home, const CreateRequest& reque
   row.created_ms = storage::wall_clock_ms();
   CARREL_TRY(state.add(row));
   CARREL_ASSIGN(HostSetup host, look_at_setup(home, request.spec));
+  host.why_no_scope = std::move(why_no_scope);
   LaunchRequest job;
   job.id = request.id;
   job.spec = request.spec;

@@ -6,6 +6,7 @@
 
 #include "backends/native/keeper_message.h"
 #include "backends/native/launch.h"
+#include "backends/native/scope.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "storage/home.h"
@@ -17,7 +18,8 @@ namespace carrel::native {
 // destructor ends what was not finished and removes everything that belongs to it.
 class Creation {
  public:
-  static Result<Creation> begin(storage::Home& home, const CreateRequest& request);
+  // Where the request names no control group, it is made in `scope`, if there is one.
+  static Result<Creation> begin(storage::Home& home, CreateRequest request, const OwnScope& scope);
 
   Creation(Creation&& other) noexcept;
   Creation& operator=(Creation&&) = delete;
@@ -37,7 +39,8 @@ class Creation {
   Result<Finished> finish();
 
  private:
-  Creation(storage::Home& home, const CreateRequest& request) : home_(&home), request_(request) {}
+  Creation(storage::Home& home, CreateRequest request)
+      : home_(&home), request_(std::move(request)) {}
   Status store();
 
   storage::Home* home_;

@@ -129,6 +129,27 @@ Check check_limit(Limit limit, const LimitFacts& found, const DoctorFacts& facts
   return Check{name, CheckStatus::kMissing, cause.why + instead, std::move(cause.fix)};
 }
 
+Check check_delegation(const DoctorFacts& facts) {
+  using State = DelegationFacts::State;
+  constexpr char kName[] = "delegation";
+  switch (facts.delegation.state) {
+    case State::kNotNeeded:
+      return Check{kName, CheckStatus::kOk, "not needed: root makes its own control groups", {}};
+    case State::kOwnGroup:
+      return Check{kName, CheckStatus::kOk, "yes: the control group that this runs in", {}};
+    case State::kScope:
+      return Check{kName,
+                   CheckStatus::kOk,
+                   "yes: systemd gives a scope to long-lived sandboxes, and to one-shots that "
+                   "--require a limit",
+                   {}};
+    case State::kNone:
+      break;
+  }
+  return Check{kName, CheckStatus::kMissing, "no: " + facts.delegation.why_not,
+               cause_of(Limit::kMemory, facts).fix};
+}
+
 std::string mebibytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 void add_state(const StateFacts& state, std::vector<Check>& checks) {
@@ -239,6 +260,7 @@ Diagnosis diagnose(const DoctorFacts& facts) {
       note_essential(checks.back());
     }
   }
+  checks.push_back(check_delegation(facts));
   checks.push_back(check_limit(Limit::kMemory, facts.groups.memory, facts));
   checks.push_back(check_limit(Limit::kCpu, facts.groups.cpu, facts));
   checks.push_back(check_limit(Limit::kPids, facts.groups.pids, facts));

@@ -322,8 +322,10 @@ Cause cause_of(Limit limit, const DoctorFacts& facts) {
     cause.fix = "have root make a control group for you, and name it with --cgroup-parent";
   } else if (found.on_v1) {
     cause.fix = "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line";
-  } else if (!groups.has_v2) {
-    cause.fix = "start it as: systemd-run --user --scope -p Delegate=yes carrel ...";
+  } else if (facts.delegation.state == DelegationFacts::State::kNone) {
+    // Somebody who lingers has a service manager of his own from now on, and at every boot.
+    cause.fix = "sudo loginctl enable-linger " +
+                (around.user.empty() ? std::to_string(around.uid) : around.user);
   } else {
     cause.fix = "sudo systemctl edit user@" + std::to_string(around.uid) +
                 ".service, add \"[Service]\" and \"Delegate=cpu memory pids\", and log in again";

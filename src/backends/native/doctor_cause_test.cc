@@ -210,18 +210,19 @@ TEST(DoctorCause, AnUnknownRefusalPointsToTheKernelsLog) {
   }
 }
 
-TEST(DoctorLimitCause, AUserWithSystemdStartsCarrelInAScope) {
+TEST(DoctorLimitCause, AUserWithoutAServiceManagerLingers) {
   DoctorFacts facts = facts_without_groups();
   facts.around.systemd = true;
   const Cause found = cause_of(Limit::kMemory, facts);
   EXPECT_EQ(found.why, "'/groups': Permission denied");
-  EXPECT_THAT(found.fix, HasSubstr("systemd-run --user --scope -p Delegate=yes"));
+  EXPECT_EQ(found.fix, "sudo loginctl enable-linger anna");
 }
 
 TEST(DoctorLimitCause, AControllerThatIsNotPassedDownIsDelegated) {
   DoctorFacts facts = facts_without_groups();
   facts.around.systemd = true;
   facts.groups.has_v2 = true;
+  facts.delegation.state = DelegationFacts::State::kScope;
   EXPECT_THAT(cause_of(Limit::kCpu, facts).fix, HasSubstr("user@1000.service"));
   EXPECT_THAT(cause_of(Limit::kCpu, facts).fix, HasSubstr("Delegate=cpu memory pids"));
 }

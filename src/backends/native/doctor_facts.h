@@ -127,6 +127,18 @@ struct GroupFacts {
   std::string error;  // the trial could not be made at all
 };
 
+// Whether this user has a control group that limits can be set in, and whose gift it is.
+struct DelegationFacts {
+  enum class State {
+    kNotNeeded,  // root
+    kOwnGroup,   // the group that the doctor was started in
+    kScope,      // a scope that systemd gave when asked
+    kNone,
+  };
+  State state = State::kNotNeeded;
+  std::string why_not;  // of kNone
+};
+
 enum class KeeperState { kNotRunning, kRunning, kUnreachable };
 
 struct StateFacts {
@@ -151,6 +163,7 @@ struct DoctorFacts {
   int landlock_abi = 0;
   KernelSettings settings;
   Surroundings around;
+  DelegationFacts delegation;
   GroupFacts groups;
   StateFacts state;
   SandboxFacts sandbox;

@@ -23,7 +23,7 @@ constexpr std::uint64_t kCounted = 4ULL << 20;  // the kernel counts in batches
 constexpr std::uint64_t kCpuMillis = 100;
 constexpr std::uint64_t kPids = 4;
 constexpr int kForks = 6;
-constexpr int kPatienceMs = 700;
+constexpr int kPatienceMs = 5000;  // used up only where something is wrong, or the host is busy
 constexpr int kStepMs = 3;
 
 void note_sources(const kernel::CgroupLayout& layout, GroupFacts& groups) {

@@ -17,6 +17,7 @@
 #include "backends/native/id_ranges.h"
 #include "backends/native/launch.h"
 #include "backends/native/one_shot.h"
+#include "backends/native/scope.h"
 #include "base/files.h"
 #include "guest/image.h"
 
@@ -24,7 +25,7 @@ namespace carrel::native {
 
 namespace {
 
-constexpr int kTrialMs = 1500;
+constexpr int kTrialMs = 5000;
 
 // The map that a launch would write: 0, or the errno.
 int write_maps(pid_t pid, Groups groups) {
@@ -172,6 +173,26 @@ void try_sandbox(storage::Home& home, SandboxFacts& sandbox) {
   sandbox.duration_ms = std::chrono::duration_cast<std::chrono::milliseconds>(taken).count();
 }
 
+// Goes where the user's sandboxes can have limits, as the keeper does, so that everything after
+// this is tried there.
+DelegationFacts look_for_delegation(const storage::Home& home) {
+  DelegationFacts found;
+  if (::geteuid() == 0) {
+    return found;
+  }
+  auto setup = look_at_setup(home, policy::Spec{});
+  if (setup.ok() &&
+      setup.value().cgroups.source(kernel::Controller::kMemory) != kernel::CgroupSource::kNone) {
+    found.state = DelegationFacts::State::kOwnGroup;
+    return found;
+  }
+  OwnScope scope = enter_scope(home, ScopeUse::kDoctor);
+  found.state =
+      scope.group.empty() ? DelegationFacts::State::kNone : DelegationFacts::State::kScope;
+  found.why_not = scope.why_not;
+  return found;
+}
+
 }  // namespace
 
 void try_features(DoctorFacts& facts) {
@@ -187,6 +208,9 @@ void try_features(DoctorFacts& facts) {
 
 DoctorFacts examine_host(Result<storage::Home>& home) {
   DoctorFacts facts;
+  if (home.ok()) {
+    facts.delegation = look_for_delegation(home.value());
+  }
   facts.settings = read_kernel_settings();
   facts.around = look_around();
   try_features(facts);

@@ -247,10 +247,23 @@ KernelSettings read_kernel_settings() {
   return found;
 }
 
+void look_at_login(Surroundings& around) {
+  around.user = user_name(read_text("/etc/passwd"), around.uid);
+  around.systemd = exists("/run/systemd/system");
+  if (!around.systemd) {
+    return;
+  }
+  around.in_user_manager =
+      read_text("/proc/self/cgroup").find("/user@" + std::to_string(around.uid) + ".service/") !=
+      std::string::npos;
+  around.lingers = !around.user.empty() && exists("/var/lib/systemd/linger/" + around.user);
+  around.logind_kills = logind_kills(logind_files());
+}
+
 Surroundings look_around() {
   Surroundings around;
   around.uid = ::geteuid();
-  around.user = user_name(read_text("/etc/passwd"), around.uid);
+  look_at_login(around);
   utsname kernel{};
   around.kernel = ::uname(&kernel) == 0 ? kernel.release : "unknown";
   around.container = look_for_container();
@@ -260,14 +273,6 @@ Surroundings look_around() {
   around.has_sandbox_ids = map_has_id(read_text("/proc/self/uid_map"), kFirstSandboxId) &&
                            map_has_id(read_text("/proc/self/gid_map"), kFirstSandboxId);
   around.dumpable = ::prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1;
-  around.systemd = exists("/run/systemd/system");
-  if (around.systemd) {
-    around.in_user_manager =
-        read_text("/proc/self/cgroup").find("/user@" + std::to_string(around.uid) + ".service/") !=
-        std::string::npos;
-    around.lingers = !around.user.empty() && exists("/var/lib/systemd/linger/" + around.user);
-    around.logind_kills = logind_kills(logind_files());
-  }
   return around;
 }
 

@@ -12,6 +12,8 @@ namespace carrel::native {
 // What the host says about itself, read and not tried.
 KernelSettings read_kernel_settings();
 Surroundings look_around();
+// Of these, with `uid` given, only what a login and a logout have to do with.
+void look_at_login(Surroundings& around);
 // Fills in what /proc/cgroups says about the controllers.
 void read_controllers(GroupFacts& groups);
 

@@ -100,7 +100,8 @@ TEST(Doctor, SandboxesWorkWithoutControlGroupsAndThatIsSaid) {
   const Diagnosis diagnosis = diagnose(facts_without_groups());
   EXPECT_TRUE(diagnosis.ok);
   EXPECT_EQ(diagnosis.verdict,
-            "Sandboxes work here; missing: clone_into_cgroup, cgroup_kill, memory, cpu, pids.");
+            "Sandboxes work here; missing: clone_into_cgroup, cgroup_kill, delegation, memory, "
+            "cpu, pids.");
   EXPECT_THAT(check_of(diagnosis, "memory").detail, HasSubstr("a watchdog stands in"));
   EXPECT_THAT(check_of(diagnosis, "cpu").detail, HasSubstr("processors stands in"));
   EXPECT_THAT(check_of(diagnosis, "pids").detail, HasSubstr("RLIMIT_NPROC stands in"));
@@ -206,6 +207,20 @@ TEST(DoctorWarnings, EachSettingWarnsAloneAndIsNoFailure) {
                                              "Worth a look: ") +
                                      one.name + ".");
   }
+}
+
+TEST(Doctor, DelegationIsNamed) {
+  EXPECT_EQ(check_of(diagnose(healthy_facts()), "delegation").status, CheckStatus::kOk);
+  DoctorFacts facts = healthy_facts_of_user();
+  facts.delegation.state = DelegationFacts::State::kScope;
+  EXPECT_EQ(check_of(diagnose(facts), "delegation").status, CheckStatus::kOk);
+  EXPECT_THAT(check_of(diagnose(facts), "delegation").detail, HasSubstr("yes: systemd gives"));
+  facts = facts_without_groups();
+  facts.around.systemd = true;
+  const Check check = check_of(diagnose(facts), "delegation");
+  EXPECT_EQ(check.status, CheckStatus::kMissing);
+  EXPECT_EQ(check.detail, "no: there is no systemd of this user's");
+  EXPECT_EQ(check.fix, "sudo loginctl enable-linger anna");
 }
 
 TEST(DoctorWarnings, SandboxesThatEndAtTheLogoutAreToldOf) {

@@ -36,6 +36,7 @@ inline DoctorFacts healthy_facts_of_user() {
   facts.around.uid = 1000;
   facts.around.user = "anna";
   facts.around.capabilities = 0;
+  facts.delegation.state = DelegationFacts::State::kOwnGroup;
   return facts;
 }
 
@@ -44,6 +45,7 @@ inline DoctorFacts facts_without_groups() {
   DoctorFacts facts = healthy_facts_of_user();
   facts.groups.has_v2 = false;
   facts.groups.why_no_v2 = "'/groups': Permission denied";
+  facts.delegation = {DelegationFacts::State::kNone, "there is no systemd of this user's"};
   for (LimitFacts* limit : {&facts.groups.memory, &facts.groups.cpu, &facts.groups.pids}) {
     *limit = LimitFacts{};
     limit->why_missing = "'/groups': Permission denied";

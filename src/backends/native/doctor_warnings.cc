@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backends/native/doctor_cause.h"
+#include "backends/native/logout.h"
 
 namespace carrel::native {
 
@@ -57,14 +58,13 @@ Check lingering(const DoctorFacts& facts) {
     return fine("linger", "no logout ends sandboxes here");
   }
   if (around.lingers) {
-    return fine("linger", "sandboxes go on after the logout");
+    return fine("linger", "yes: sandboxes go on after the logout");
   }
-  if (!around.logind_kills && !around.in_user_manager) {
-    return fine("linger", "logind leaves processes alone at the logout");
+  const LogoutFacts logout = logout_effect(around);
+  if (logout.effect == Logout::kLeavesAlone) {
+    return fine("linger", "no; logind leaves processes alone at the logout");
   }
-  return warning(
-      "linger", "long-lived sandboxes end when you log out",
-      "loginctl enable-linger " + (around.user.empty() ? std::to_string(around.uid) : around.user));
+  return warning("linger", "no: long-lived sandboxes end when you log out", logout.fix);
 }
 
 }  // namespace

@@ -58,6 +58,11 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   }
   add("disk", "tmpfs", "counted as memory");
   add("tmp", "tmpfs", "counted as memory");
+  if (facts.logout.has_value()) {
+    const bool ends = facts.logout->effect == Logout::kEnds;
+    add("logout", ends ? "ends it" : "leaves it alone",
+        ends ? "it ends when you log out; to keep it: " + facts.logout->fix : "");
+  }
   return result;
 }
 

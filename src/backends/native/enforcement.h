@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "backends/native/logout.h"
 #include "base/result.h"
 #include "kernel/cgroup.h"
 #include "policy/spec.h"
@@ -36,6 +38,7 @@ struct EnforcementFacts {
   std::string why_no_pids;
   int landlock_abi = 0;
   bool root = false;
+  std::optional<LogoutFacts> logout;  // of a long-lived one
 };
 
 Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts);

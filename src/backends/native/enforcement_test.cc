@@ -106,6 +106,21 @@ TEST(Enforcement, WritableRootIsNotCalledReadOnly) {
   EXPECT_EQ(by(describe(spec, everything()), "root"), "throw-away overlay");
 }
 
+TEST(Describe, LogoutIsToldOfALongLivedOneOnly) {
+  EnforcementFacts facts = everything();
+  EXPECT_EQ(describe({}, facts).find("logout"), nullptr);
+  facts.logout = LogoutFacts{};
+  const Enforcement alone = describe({}, facts);
+  ASSERT_NE(alone.find("logout"), nullptr);
+  EXPECT_EQ(alone.find("logout")->by, "leaves it alone");
+  EXPECT_EQ(alone.find("logout")->note, "");
+  facts.logout = LogoutFacts{Logout::kEnds, "loginctl enable-linger anna"};
+  const Enforcement ends = describe({}, facts);
+  ASSERT_NE(ends.find("logout"), nullptr);
+  EXPECT_EQ(ends.find("logout")->by, "ends it");
+  EXPECT_THAT(ends.find("logout")->note, HasSubstr("loginctl enable-linger anna"));
+}
+
 TEST(Required, EverythingIsGivenWhereTheHostHasIt) {
   policy::Spec spec;
   spec.required = {Protection::kMemory, Protection::kCpu, Protection::kPids, Protection::kDisk,

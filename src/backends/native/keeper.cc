@@ -21,6 +21,7 @@
 #include "backends/native/keeper_client.h"
 #include "backends/native/keeper_visit.h"
 #include "backends/native/remains.h"
+#include "backends/native/scope.h"
 #include "base/files.h"
 #include "storage/box.h"
 
@@ -56,6 +57,13 @@ class Keeper {
     CARREL_ASSIGN(run_, open_at(home_.directory(), "run", O_RDONLY | O_DIRECTORY));
     CARREL_ASSIGN(lock_, lock_keeper(home_));
     return listen();
+  }
+
+  // What it makes lives in a scope of its own, where it can have one: not in the session of
+  // whoever started it, and with limits.
+  void settle_in() {
+    scope_ = enter_scope(home_, ScopeUse::kKeeper);
+    note_keepers_scope(home_, scope_.group);
   }
 
   void adopt() {
@@ -151,7 +159,11 @@ class Keeper {
   bool leave() {
     ::unlinkat(run_.get(), "keeper", 0);
     welcome();
-    return visits_.empty() || !listen().ok();
+    if (!visits_.empty() && listen().ok()) {
+      return false;
+    }
+    note_keepers_scope(home_, {});
+    return true;
   }
 
   void welcome() {
@@ -164,7 +176,7 @@ class Keeper {
       socklen_t size = sizeof peer;
       if (::getsockopt(client.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
           peer.uid == ::geteuid()) {
-        visits_.emplace_back(home_, std::move(client));
+        visits_.emplace_back(home_, scope_, std::move(client));
       }
     }
   }
@@ -203,6 +215,7 @@ class Keeper {
   UniqueFd run_;
   UniqueFd lock_;
   UniqueFd listener_;
+  OwnScope scope_;
   std::vector<Box> boxes_;
   std::list<Visit> visits_;
 };
@@ -239,6 +252,7 @@ int run_keeper(storage::Home& home, int ready) {
   if (!opened.ok()) {
     return 0;
   }
+  keeper.settle_in();
   keeper.adopt();
   keeper.run();
   return 0;

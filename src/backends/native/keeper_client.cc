@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -50,7 +51,8 @@ Result<UniqueFd> connect_keeper(int run) {
 }
 
 // In the child: from here to exec nothing of the caller's is used but what is on its stack.
-[[noreturn]] void become_keeper(int ready, const char* program, const char* place) {
+[[noreturn]] void become_keeper(int ready, const char* program, const char* place,
+                                const char* runtime) {
   ::setsid();
   // Twice: the keeper must not be a child that the caller could wait for by mistake, nor the leader
   // of a session that could get a terminal.
@@ -70,9 +72,10 @@ Result<UniqueFd> connect_keeper(int run) {
   if (::dup2(high, 3) < 0) {
     ::_exit(1);
   }
-  // No descriptor and no variable of the caller's goes along: the keeper lives longer than both.
+  // No descriptor of the caller's goes along, and of its variables the place alone: the keeper
+  // lives longer than both.
   ::syscall(SYS_close_range, 4, ~0U, 0);
-  const char* environment[] = {place, "PATH=/usr/bin:/bin", nullptr};
+  const char* environment[] = {place, "PATH=/usr/bin:/bin", runtime, nullptr};
   ::execle("/proc/self/exe", program, "keeper", static_cast<char*>(nullptr), environment);
   ::_exit(1);
 }
@@ -87,6 +90,8 @@ Status start_keeper(const storage::Home& home) {
   UniqueFd read_end(ready[0]);
   UniqueFd write_end(ready[1]);
   const std::string place = "CARREL_HOME=" + home.path();
+  const char* directory = std::getenv("XDG_RUNTIME_DIR");  // where the user's service manager is
+  const std::string runtime = std::string("XDG_RUNTIME_DIR=") + (directory ? directory : "");
   std::array<char, 4096> program{"carrel"};  // under its path it is found in a list of processes
   if (::readlink("/proc/self/exe", program.data(), program.size() - 1) < 0) {
     return system_error("find this program");
@@ -96,7 +101,8 @@ Status start_keeper(const storage::Home& home) {
     return system_error("start the keeper");
   }
   if (child == 0) {
-    become_keeper(write_end.get(), program.data(), place.c_str());
+    become_keeper(write_end.get(), program.data(), place.c_str(),
+                  directory == nullptr ? nullptr : runtime.c_str());
   }
   ::waitpid(child, nullptr, 0);
   write_end.reset();

@@ -21,8 +21,11 @@ constexpr std::chrono::seconds kBuildingTime{30};
 
 }  // namespace
 
-Visit::Visit(storage::Home& home, UniqueFd client)
-    : home_(&home), client_(std::move(client)), deadline_(Clock::now() + kAskingTime) {}
+Visit::Visit(storage::Home& home, const OwnScope& scope, UniqueFd client)
+    : home_(&home),
+      scope_(&scope),
+      client_(std::move(client)),
+      deadline_(Clock::now() + kAskingTime) {}
 
 int Visit::guest_fd() const {
   return stage_ == Stage::kBuilding && creation_.has_value() ? creation_->stream_fd() : -1;
@@ -101,7 +104,7 @@ void Visit::begin() {
     answer(request.error());
     return;
   }
-  auto begun = Creation::begin(*home_, request.value());
+  auto begun = Creation::begin(*home_, request.value(), *scope_);
   if (!begun.ok()) {
     answer(begun.error());
     return;

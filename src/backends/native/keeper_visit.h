@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backends/native/creation.h"
+#include "backends/native/scope.h"
 #include "base/unique_fd.h"
 #include "storage/home.h"
 
@@ -16,7 +17,8 @@ namespace carrel::native {
 // notices.
 class Visit {
  public:
-  Visit(storage::Home& home, UniqueFd client);
+  // `scope` is the keeper's own.
+  Visit(storage::Home& home, const OwnScope& scope, UniqueFd client);
 
   [[nodiscard]] int client_fd() const { return client_.get(); }
   // -1 when nothing is expected of a guest.
@@ -45,6 +47,7 @@ class Visit {
   void end();
 
   storage::Home* home_;
+  const OwnScope* scope_;
   UniqueFd client_;
   Stage stage_ = Stage::kAsking;
   Clock::time_point deadline_;

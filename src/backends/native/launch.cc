@@ -19,6 +19,8 @@
 
 #include "backends/native/id_ranges.h"
 #include "backends/native/launch_child.h"
+#include "backends/native/logout.h"
+#include "backends/native/scope.h"
 #include "base/files.h"
 #include "guest/image.h"
 #include "kernel/seccomp.h"
@@ -245,7 +247,7 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
   return payload;
 }
 
-EnforcementFacts facts_of(const HostSetup& host, const SandboxGroups& groups) {
+EnforcementFacts facts_of(const HostSetup& host, const SandboxGroups& groups, Lifetime lifetime) {
   EnforcementFacts facts;
   facts.landlock_abi = host.landlock_abi;
   facts.root = ::geteuid() == 0;
@@ -253,6 +255,14 @@ EnforcementFacts facts_of(const HostSetup& host, const SandboxGroups& groups) {
   facts.why_no_memory = host.cgroups.why_missing(Controller::kMemory);
   facts.why_no_cpu = host.cgroups.why_missing(Controller::kCpu);
   facts.why_no_pids = host.cgroups.why_missing(Controller::kPids);
+  if (!host.why_no_scope.empty()) {
+    for (std::string* why : {&facts.why_no_memory, &facts.why_no_cpu, &facts.why_no_pids}) {
+      *why += (why->empty() ? "" : "; ") + host.why_no_scope;
+    }
+  }
+  if (lifetime == Lifetime::kLongLived) {
+    facts.logout = look_at_logout();
+  }
   facts.cgroup = groups.enforced;
   return facts;
 }
@@ -281,13 +291,18 @@ struct ChildMemory {
   ChildStack stack;
 };
 
-Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& spec, Look look) {
+Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& spec, Look look,
+                                KeepersScope keepers) {
   HostSetup host;
   kernel::CgroupOptions options;
   options.label = home.label();
   options.only_limits = look == Look::kOnlyLimits;
   if (!spec.cgroup_parent.empty()) {
     options.parent = spec.cgroup_parent;
+  } else if (keepers == KeepersScope::kUse && ::geteuid() != 0) {
+    if (std::string scope = keepers_scope(home); !scope.empty()) {
+      options.otherwise = std::move(scope);
+    }
   }
   CARREL_ASSIGN(host.cgroups, kernel::detect_cgroups(options));
   long abi = ::syscall(kernel::uapi::kLandlockCreateRuleset, nullptr, 0,
@@ -408,7 +423,7 @@ Status Launch::settle(Status so_far) {
 }
 
 Result<Launched> Launch::finish(const HostSetup& host, SandboxGroups groups) {
-  const EnforcementFacts facts = facts_of(host, groups);
+  const EnforcementFacts facts = facts_of(host, groups, request_.lifetime);
   auto tell = [&]() -> Status {
     CARREL_TRY(check_required(request_.spec, facts));
     std::vector<int> descriptors;

@@ -44,11 +44,16 @@ struct LaunchRequest {
 struct HostSetup {
   kernel::CgroupLayout cgroups;
   int landlock_abi = 0;
+  std::string why_no_scope;  // where one was asked for and not given; for the report
 };
 // What a host has to be asked for: everything, or as little as a sandbox without a keeper needs.
 enum class Look { kWhole, kOnlyLimits };
+// Whether a sandbox that names no group may be placed in the keeper's scope, where this process can
+// have no group of its own. That scope may end at any moment before there is a process in it.
+enum class KeepersScope { kUse, kLeave };
 Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& spec,
-                                Look look = Look::kWhole);
+                                Look look = Look::kWhole,
+                                KeepersScope keepers = KeepersScope::kLeave);
 
 struct ChildMemory;
 

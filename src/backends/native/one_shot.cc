@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <csignal>
+#include <memory>
+#include <utility>
 
 #include "backends/native/launch.h"
 #include "backends/native/remains.h"
+#include "backends/native/scope.h"
 #include "base/files.h"
 #include "storage/events.h"
 
@@ -50,47 +53,85 @@ void tell_limits(const storage::Home& home, const std::string& id, const policy:
 
 // What a crash would leave behind is found by its mark. Where there is no control group and no
 // range of ids, there is nothing to find.
-Result<UniqueFd> leave_mark(storage::Home& home, const std::string& id, const policy::Spec& spec) {
+Result<UniqueFd> leave_mark(storage::Home& home, const std::string& id, const std::string& parent) {
   CARREL_ASSIGN(UniqueFd mark, home.claim_once(id));
-  CARREL_TRY(write_all(mark.get(), spec.cgroup_parent));  // for whoever cleans up after us
+  CARREL_TRY(write_all(mark.get(), parent));  // for whoever cleans up after us
   return mark;
 }
 
-// The host is looked at while the guest builds its root, except where the guest has to be born in
-// its control group.
-struct Making {
-  UniqueFd mark;
-  HostSetup host;  // the groups in `box` refer to it
-  std::optional<Launched> box;
-};
-
-Status make(storage::Home& home, LaunchRequest request, Making& making) {
-  const std::string id = request.id;
-  const policy::Spec spec = request.spec;
-  const Placing placing = kernel::has_only_v2() ? Placing::kAtBirth : Placing::kLater;
-  SandboxGroups groups;
-  auto look = [&]() -> Status {
-    CARREL_ASSIGN(making.host, look_at_setup(home, spec, Look::kOnlyLimits));
-    if (!making.mark.valid() && !making.host.cgroups.hierarchies().empty()) {
-      CARREL_ASSIGN(making.mark, leave_mark(home, id, spec));
-    }
-    CARREL_ASSIGN(groups, make_groups(making.host.cgroups, id, spec.limits, Lifetime::kOneShot,
-                                      placing));
-    return {};
-  };
-  if (::geteuid() == 0) {
-    CARREL_ASSIGN(making.mark, leave_mark(home, id, spec));
-  }
-  if (placing == Placing::kAtBirth) {
-    CARREL_TRY(look());
-  }
-  CARREL_ASSIGN(Launch launch, Launch::begin(home, std::move(request), groups.clone_into));
-  if (placing == Placing::kLater) {
-    CARREL_TRY(look());
-  }
-  CARREL_ASSIGN(making.box, launch.finish(making.host, std::move(groups)));
-  return {};
+// Whether a limit was demanded that only a control group can hold, and there is none for it.
+bool lacks_required_limit(const policy::Spec& spec, const kernel::CgroupLayout& groups) {
+  return std::any_of(spec.required.begin(), spec.required.end(), [&](policy::Protection one) {
+    return (one == policy::Protection::kMemory &&
+            groups.source(kernel::Controller::kMemory) == kernel::CgroupSource::kNone) ||
+           (one == policy::Protection::kCpu &&
+            groups.source(kernel::Controller::kCpu) == kernel::CgroupSource::kNone);
+  });
 }
+
+// A sandbox that is being made. The host is looked at while the guest builds its root, except where
+// the guest has to be born in its control group.
+class Making {
+ public:
+  Making(storage::Home& home, std::string id, policy::Spec spec, KeepersScope keepers)
+      : home_(&home), id_(std::move(id)), spec_(std::move(spec)), keepers_(keepers) {}
+
+  Result<Launched> make() {
+    const Placing placing = kernel::has_only_v2() ? Placing::kAtBirth : Placing::kLater;
+    LaunchRequest request;
+    request.id = id_;
+    request.spec = spec_;
+    if (::geteuid() == 0) {
+      CARREL_ASSIGN(mark_, leave_mark(*home_, id_, spec_.cgroup_parent));
+    }
+    SandboxGroups groups;
+    if (placing == Placing::kAtBirth) {
+      CARREL_ASSIGN(groups, find_place(placing));
+    }
+    CARREL_ASSIGN(Launch launch, Launch::begin(*home_, std::move(request), groups.clone_into));
+    if (placing == Placing::kLater) {
+      CARREL_ASSIGN(groups, find_place(placing));
+    }
+    return launch.finish(host_, std::move(groups));
+  }
+
+  [[nodiscard]] bool in_keepers_scope() const {
+    return spec_.cgroup_parent.empty() && !host_.cgroups.parent().empty();
+  }
+
+ private:
+  Result<SandboxGroups> find_place(Placing placing) {
+    CARREL_ASSIGN(host_, look_at_setup(*home_, spec_, Look::kOnlyLimits, keepers_));
+    if (lacks_required_limit(spec_, host_.cgroups)) {
+      CARREL_TRY(ask_for_limits());
+    }
+    if (!mark_.valid() && !host_.cgroups.hierarchies().empty()) {
+      CARREL_ASSIGN(mark_, leave_mark(*home_, id_, host_.cgroups.parent()));
+    }
+    return make_groups(host_.cgroups, id_, spec_.limits, Lifetime::kOneShot, placing);
+  }
+
+  // The service manager takes milliseconds to answer, so it is asked only when it has to be.
+  Status ask_for_limits() {
+    if (!spec_.cgroup_parent.empty()) {
+      return {};
+    }
+    OwnScope scope = enter_scope(*home_, ScopeUse::kOneShot);
+    if (!scope.group.empty()) {
+      spec_.cgroup_parent = scope.group;
+      CARREL_ASSIGN(host_, look_at_setup(*home_, spec_, Look::kOnlyLimits));
+    }
+    host_.why_no_scope = scope.why_not;
+    return {};
+  }
+
+  storage::Home* home_;
+  std::string id_;
+  policy::Spec spec_;
+  KeepersScope keepers_;
+  UniqueFd mark_;
+  HostSetup host_;  // the sandbox's groups refer to it
+};
 
 }  // namespace
 
@@ -100,17 +141,19 @@ Result<sandbox::ExecResult> run_once(storage::Home& home, const OneShot& job,
   const auto input = io.input >= 0 ? sandbox::Input::kFollows : sandbox::Input::kNone;
   CARREL_ASSIGN(std::string start, sandbox::encode_start(job.command, input));
   const std::string id = storage::make_id();
-  LaunchRequest request;
-  request.id = id;
-  request.spec = job.spec;
-  Making making;
-  Status made = make(home, std::move(request), making);
-  sweep_quickly(home);  // while the guest builds its room
-  if (!made.ok()) {
+  auto making = std::make_unique<Making>(home, id, job.spec, KeepersScope::kUse);
+  auto launched = making->make();
+  if (!launched.ok() && making->in_keepers_scope()) {  // it may just have ended
     home.release_once(id);
-    return made.error();
+    making = std::make_unique<Making>(home, id, job.spec, KeepersScope::kLeave);
+    launched = making->make();
   }
-  Launched& box = *making.box;
+  sweep_quickly(home);  // while the guest builds its room
+  if (!launched.ok()) {
+    home.release_once(id);
+    return launched.error();
+  }
+  Launched& box = launched.value();
   if (listener) {
     listener(box.enforcement);
   }

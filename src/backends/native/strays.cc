@@ -134,6 +134,7 @@ Result<kernel::CgroupLayout> find_groups(const storage::Home& home, const std::s
   if (!parent.empty()) {
     options.parent = parent;
   }
+  options.use = kernel::CgroupUse::kLook;
   return kernel::detect_cgroups(options);
 }
 
