@@ -26,7 +26,7 @@ Result<UniqueFd> open_image() {
     fd = ::memfd_create("carrel-guest", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   }
   if (fd < 0) {
-    return system_error("make a memory file for the guest");
+    return system_error("make a memory file for the guest (memfd_create)");
   }
   UniqueFd image(fd);
   std::string_view program(carrel_guest_begin,

@@ -81,6 +81,9 @@ bool receive(protocol::FrameType type, Received& frame) {
 [[noreturn]] void give_up(const Failure& failure) {
   Text<600> text;
   text.add(failure.step).add(" ").add(failure.object);
+  if (failure.error_number == ENOSYS && !missing_call().empty()) {
+    text.add(" without ").add(missing_call());
+  }
   unsigned char buffer[protocol::kHeaderSize + 700];
   protocol::Writer writer(std::span<unsigned char>(buffer).subspan(protocol::kHeaderSize));
   writer.u32(static_cast<std::uint32_t>(failure.error_number));

@@ -1,6 +1,5 @@
 #include "backends/native/creation.h"
 
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,8 +46,8 @@ Creation::~Creation() {
   if (!lock_.valid()) {
     return;
   }
-  if (launched_.pidfd.valid()) {
-    ::syscall(SYS_pidfd_send_signal, launched_.pidfd.get(), SIGKILL, nullptr, 0);
+  if (launched_.pid > 0) {
+    ::kill(launched_.pid, SIGKILL);
     while (::waitpid(launched_.pid, nullptr, 0) < 0 && errno == EINTR) {
     }
   }

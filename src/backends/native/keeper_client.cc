@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 
 #include "backends/native/remains.h"
 #include "base/files.h"
+#include "kernel/descriptors_child.h"
 #include "sandbox/guest_stream.h"
 #include "storage/box.h"
 
@@ -71,7 +71,9 @@ Result<UniqueFd> connect_keeper(int run) {
     ::_exit(1);
   }
   // No descriptor and no variable of the caller's goes along: the keeper lives longer than both.
-  ::syscall(SYS_close_range, 4, ~0U, 0);
+  if (kernel::close_descriptors(4, ~0U) != 0) {
+    ::_exit(1);
+  }
   const char* environment[] = {place, "PATH=/usr/bin:/bin", nullptr};
   ::execle("/proc/self/exe", program, "keeper", static_cast<char*>(nullptr), environment);
   ::_exit(1);
