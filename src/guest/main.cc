@@ -175,7 +175,8 @@ int run() {
   built = take_descriptors(guest, boot_frame, failure) && helper.enter_network(failure) &&
           set_up_identity(guest.boot, failure) &&
           prepare_landlock(guest.boot, guest.root, guest.ruleset, failure) &&
-          helper.end(failure) && is_top(failure) && lock_in(guest.boot, guest.root, failure);
+          helper.end(failure) && is_top(failure) &&
+          lock_in(guest.boot, guest.root, guest.clocks, failure);
   if (!built) {
     give_up(failure);
   }
@@ -190,8 +191,12 @@ int run() {
       failure.at("start", "the spawner", result);
       give_up(failure);
     }
-    unsigned char ready[protocol::kHeaderSize];
-    protocol::write_header({0, 0, protocol::FrameType::kReady}, ready);
+    unsigned char ready[protocol::kHeaderSize + 4];
+    protocol::Writer writer(std::span<unsigned char>(ready).subspan(protocol::kHeaderSize));
+    writer.u32(static_cast<std::uint32_t>(guest.clocks));
+    protocol::write_header(
+        {4, 0, protocol::FrameType::kReady},
+        std::span<unsigned char, protocol::kHeaderSize>(ready, protocol::kHeaderSize));
     write_whole(kControl, {reinterpret_cast<const char*>(ready), sizeof ready});
   }
   serve(guest, kControl);

@@ -118,6 +118,7 @@ struct Guest {
   int listener = -1;
   int signals = -1;
   int ruleset = -1;
+  protocol::Clocks clocks = protocol::Clocks::kHosts;
   int spawner = -1;
   pid_t spawner_pid = 0;
   std::array<int, protocol::kMaxJoin> join{};

@@ -98,6 +98,9 @@ Result<Creation::Finished> Creation::finish() {
   if (frame.type != protocol::FrameType::kReady) {
     return boot_error(frame.payload);
   }
+  protocol::Reader reader(
+      {reinterpret_cast<const unsigned char*>(frame.payload.data()), frame.payload.size()});
+  add_clocks(static_cast<protocol::Clocks>(reader.u32()), launched_.enforcement);
   CARREL_TRY(store());
   lock_.reset();
   return Finished{request_.id, launched_.pid, std::move(launched_.pidfd)};
