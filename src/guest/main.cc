@@ -94,6 +94,13 @@ bool receive(protocol::FrameType type, Received& frame) {
                                      buffer, protocol::kHeaderSize));
   write_whole(kControl,
               {reinterpret_cast<const char*>(buffer), protocol::kHeaderSize + writer.size()});
+  // The maker may still be writing. It would get an error for that instead of this answer, so the
+  // guest waits until it has read it and closes the stream, or ends the guest.
+  char rest[512];
+  ssize_t n;
+  do {
+    n = read(kControl, rest, sizeof rest);
+  } while (n > 0 || (n < 0 && errno == EINTR));
   _exit(1);
 }
 
