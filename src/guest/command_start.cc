@@ -156,7 +156,9 @@ int start_spawner(Guest& guest) {
     }
     dup2(ends[1], 3);
     fcntl(3, F_SETFD, FD_CLOEXEC);
-    close_from(4);
+    if (close_from(4) != 0) {
+      _exit(1);
+    }
     run_spawner(guest.boot, 3);
   }
   close(ends[1]);

@@ -31,7 +31,7 @@ Result<Image> make_image() {
     fd = ::memfd_create("carrel-guest", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   }
   if (fd < 0) {
-    return system_error("make a memory file for the guest");
+    return system_error("make a memory file for the guest (memfd_create)");
   }
   Image image{UniqueFd(fd)};
   std::string_view program(carrel_guest_begin,

@@ -132,7 +132,8 @@ bool set_up_identity(const protocol::Boot& boot, Failure& failure) {
   return true;
 }
 
-bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, Failure& failure) {
+bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, protocol::Clocks& clocks,
+             Failure& failure) {
   // CRITICAL: the mounts, the network and everything else made so far belong to the user namespace
   // that is left here. No capability that somebody might get below counts for them.
   const bool own_time = unshare(CLONE_NEWUSER | kCloneNewTime) == 0;
@@ -142,6 +143,7 @@ bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, Failure& failur
   if (own_time && !begin_time()) {
     return failure.at("set", "the clocks", -errno);
   }
+  clocks = own_time ? protocol::Clocks::kOwn : protocol::Clocks::kHosts;
   if (write_file(AT_FDCWD, "/proc/self/setgroups", "deny") != 0 ||
       !write_id_map("/proc/self/gid_map", boot.gid) ||
       !write_id_map("/proc/self/uid_map", boot.uid)) {

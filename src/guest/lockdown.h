@@ -11,8 +11,9 @@ bool set_up_identity(const protocol::Boot& boot, Failure& failure);
 
 // The second, less privileged user namespace; none can be made below it. Then
 // the guest gives up every capability for good and becomes undumpable. Its own system call filter
-// comes last.
-bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, Failure& failure);
+// comes last. `clocks` is what the kernel could give.
+bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, protocol::Clocks& clocks,
+             Failure& failure);
 
 // Makes the Landlock rules for the workload while paths are still the guest's to choose. Returns a
 // ruleset descriptor, -1 where the kernel has no Landlock or the host did not ask for it.

@@ -81,6 +81,9 @@ bool receive(protocol::FrameType type, Received& frame) {
 [[noreturn]] void give_up(const Failure& failure) {
   Text<600> text;
   text.add(failure.step).add(" ").add(failure.object);
+  if (failure.error_number == ENOSYS && !missing_call().empty()) {
+    text.add(" without ").add(missing_call());
+  }
   unsigned char buffer[protocol::kHeaderSize + 700];
   protocol::Writer writer(std::span<unsigned char>(buffer).subspan(protocol::kHeaderSize));
   writer.u32(static_cast<std::uint32_t>(failure.error_number));
@@ -91,6 +94,13 @@ bool receive(protocol::FrameType type, Received& frame) {
                                      buffer, protocol::kHeaderSize));
   write_whole(kControl,
               {reinterpret_cast<const char*>(buffer), protocol::kHeaderSize + writer.size()});
+  // The maker may still be writing. It would get an error for that instead of this answer, so the
+  // guest waits until it has read it and closes the stream, or ends the guest.
+  char rest[512];
+  ssize_t n;
+  do {
+    n = read(kControl, rest, sizeof rest);
+  } while (n > 0 || (n < 0 && errno == EINTR));
   _exit(1);
 }
 
@@ -172,7 +182,8 @@ int run() {
   built = take_descriptors(guest, boot_frame, failure) && helper.enter_network(failure) &&
           set_up_identity(guest.boot, failure) &&
           prepare_landlock(guest.boot, guest.root, guest.ruleset, failure) &&
-          helper.end(failure) && is_top(failure) && lock_in(guest.boot, guest.root, failure);
+          helper.end(failure) && is_top(failure) &&
+          lock_in(guest.boot, guest.root, guest.clocks, failure);
   if (!built) {
     give_up(failure);
   }
@@ -187,8 +198,12 @@ int run() {
       failure.at("start", "the spawner", result);
       give_up(failure);
     }
-    unsigned char ready[protocol::kHeaderSize];
-    protocol::write_header({0, 0, protocol::FrameType::kReady}, ready);
+    unsigned char ready[protocol::kHeaderSize + 4];
+    protocol::Writer writer(std::span<unsigned char>(ready).subspan(protocol::kHeaderSize));
+    writer.u32(static_cast<std::uint32_t>(guest.clocks));
+    protocol::write_header(
+        {4, 0, protocol::FrameType::kReady},
+        std::span<unsigned char, protocol::kHeaderSize>(ready, protocol::kHeaderSize));
     write_whole(kControl, {reinterpret_cast<const char*>(ready), sizeof ready});
   }
   serve(guest, kControl);

@@ -119,14 +119,6 @@ int execute(char** arguments, char** environment) {
   }
 }
 
-void close_between(int first, int last) {
-  if (syscall(kernel::uapi::kCloseRange, first, last, 0) != 0) {
-    for (int fd = first; fd <= last; ++fd) {
-      close(fd);
-    }
-  }
-}
-
 int keep_above_streams(int fd) { return fd < 0 || fd > 2 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3); }
 
 // The command's descriptors become exactly the ones it is meant to have.
@@ -204,13 +196,12 @@ bool enter_workdir(const protocol::Boot& boot, const Start& start) {
     fcntl(3, F_SETFD, FD_CLOEXEC);
     last = 3;
   }
-  if (io.control < 0) {
-    close_from(4);
-  } else {
-    close_between(4, kShellOutput - 1);
-    close_from(kShellDirectory + 1);
+  // CRITICAL: a descriptor of the guest's would be a way to it.
+  int closed = io.control < 0 ? close_from(4) : close_between(4, kShellOutput - 1);
+  if (closed == 0 && io.control >= 0) {
+    closed = close_from(kShellDirectory + 1);
   }
-  int error = execute(arguments, environment);
+  int error = closed != 0 ? -closed : execute(arguments, environment);
   tell(last, ReportKind::kNotStarted, static_cast<std::uint32_t>(error));
   _exit(error == ENOENT ? 127 : 126);
 }

@@ -8,6 +8,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "guest/remount.h"
 #include "guest/runtime.h"
 #include "guest/tree.h"
 #include "kernel/uapi/mount.h"
@@ -23,6 +24,8 @@ using protocol::StepKind;
 constexpr unsigned kCloneTree = 1;  // OPEN_TREE_CLONE
 constexpr unsigned kNoFollow = 0x100;
 constexpr std::uint64_t kTmpfsAttributes = kAttrNoSuid | kAttrNoDev;  // every new mount has these
+constexpr std::uint64_t kCoverAttributes =
+    kAttrReadOnly | kAttrNoSuid | kAttrNoExec | kAttrNoDev;
 
 class RootBuilder {
  public:
@@ -30,11 +33,9 @@ class RootBuilder {
       : plan_(plan), built_(built), failure_(failure) {}
 
   bool run() {
-    MountAttributes request{};
-    request.propagation = kPropagationPrivate;
     // CRITICAL: without this, mounts made here would appear on the host.
-    if (syscall(kMountSetattr, AT_FDCWD, "/", kAtRecursive, &request, sizeof request) != 0) {
-      return failure_.at("make the mount tree private", "/", -errno);
+    if (int result = make_private(); result < 0) {
+      return failure_.at("make the mount tree private", "/", result);
     }
     umask(0);  // modes are meant as they are written; a command's own umask is set later
     // The root is attached last of the staged mounts: what is mounted on top of it would stay
@@ -69,6 +70,34 @@ class RootBuilder {
       }
     }
     return steps.ok() || failure_.at("read the mount plan", "", -EBADMSG);
+  }
+
+  int make_private() {
+    MountAttributes request{};
+    request.propagation = kPropagationPrivate;
+    if (syscall(kMountSetattr, AT_FDCWD, "/", kAtRecursive, &request, sizeof request) == 0) {
+      return 0;
+    }
+    remounts_ = errno == ENOSYS;
+    return remounts_ && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 ? 0 : -errno;
+  }
+
+  // A mount gets its attributes while it is detached. A kernel that cannot do that remounts it as
+  // soon as it is at its place.
+  [[nodiscard]] int protect(int mount, std::uint64_t set, unsigned flags) const {
+    return remounts_ ? 0 : mount_set(mount, set, flags);
+  }
+  [[nodiscard]] int protect_attached(int mount, std::uint64_t set, unsigned flags) const {
+    return remounts_ ? remount(mount, set, flags) : 0;
+  }
+
+  // Protects the mount and puts it at the tree's path. Closes it.
+  int put(int mount, std::uint64_t set, unsigned flags) {
+    int result = set == 0 ? 0 : protect(mount, set, flags);
+    result = result < 0 ? result : tree_.put(mount);
+    result = result < 0 || set == 0 ? result : protect_attached(mount, set, flags);
+    close(mount);
+    return result;
   }
 
   static bool is_device(int fd, dev_t number) {
@@ -134,7 +163,8 @@ class RootBuilder {
       case StepKind::kOverlay:
         return mount_overlay(step);
       case StepKind::kSealRoot: {
-        int result = mount_set(tree_.root(), kAttrReadOnly, 0);
+        int result = remounts_ ? remount(tree_.root(), kAttrReadOnly, 0)
+                               : mount_set(tree_.root(), kAttrReadOnly, 0);
         return result >= 0 || failure_.at("make read-only", "/", result);
       }
       case StepKind::kReplace:
@@ -154,19 +184,13 @@ class RootBuilder {
     return set;
   }
 
-  // Sets the attributes that the mount does not have yet while it is still detached, then puts it
-  // at the step's path.
+  // Puts the mount at the step's path with the attributes that it does not have yet.
   bool attach(const MountStep& step, int mount, std::uint64_t set, std::uint64_t present) {
     if (mount < 0) {
       return failure_.at("take", step.source.empty() ? step.path : step.source, mount);
     }
-    int result = (set & ~present) == 0 ? 0 : mount_set(mount, set, kAtRecursive);
-    if (result < 0) {
-      close(mount);
-      return failure_.at("protect the mount at", step.path, result);
-    }
-    result = tree_.put(mount);
-    return result >= 0 || failure_.at("mount at", step.path, result);
+    int result = put(mount, (set & ~present) == 0 ? 0 : set, kAtRecursive);
+    return result >= 0 || failure_.at("mount and protect", step.path, result);
   }
 
   bool make_file(const MountStep& step) {
@@ -242,8 +266,8 @@ class RootBuilder {
     return make_target(step) && attach(step, mount, 0, 0);
   }
 
-  // A file with this content in the tmpfs in `slot`, as a read-only mount of its own; it cannot be
-  // reached in any other way.
+  // A file with this content in the tmpfs in `slot`, as a mount of its own; it cannot be reached in
+  // any other way.
   int make_text(std::uint8_t slot, std::string_view content) {
     int directory = built_.tmpfs[slot];
     Text<32> name;
@@ -254,17 +278,7 @@ class RootBuilder {
     if (file >= 0) {
       close(file);
     }
-    return result < 0 ? result : make_cover(open_tree(directory, name.c_str(), kCloneTree));
-  }
-
-  static int make_cover(int mount) {
-    int result =
-        mount < 0 ? mount
-                  : mount_set(mount, kAttrReadOnly | kAttrNoSuid | kAttrNoExec | kAttrNoDev, 0);
-    if (result < 0 && mount >= 0) {
-      close(mount);
-    }
-    return result < 0 ? result : mount;
+    return result < 0 ? result : open_tree(directory, name.c_str(), kCloneTree);
   }
 
   bool replace_file(const MountStep& step) {
@@ -272,7 +286,7 @@ class RootBuilder {
       return false;
     }
     int text = make_text(step.slot, step.source);
-    int result = text < 0 ? text : tree_.put(text);
+    int result = text < 0 ? text : put(text, kCoverAttributes, 0);
     return result >= 0 || result == -ENOENT || failure_.at("replace", step.path, result);
   }
 
@@ -288,14 +302,13 @@ class RootBuilder {
     }
     bool file = (step.flags & protocol::kStepIsFile) != 0;
     Cover& cover = file ? empty_file_ : empty_directory_;
-    if (cover.next < 0) {
-      cover.next = cover.mounted >= 0 ? open_tree(cover.mounted, "", kCloneTree | kAtEmptyPath)
-                   : file             ? make_text(step.slot, {})
-                                      : make_empty_directory(step);
-    }
-    int result = cover.next < 0 ? cover.next : tree_.try_put(cover.next);
+    int result = cover.next >= 0 ? 0 : make_cover(step, cover);
+    result = result < 0 ? result : tree_.put(cover.next);
     if (result == -ENOENT) {
       return true;  // there is nothing to hide; the cover is for the next one
+    }
+    if (result >= 0 && cover.mounted < 0) {
+      result = protect_attached(cover.next, kCoverAttributes, 0);
     }
     if (result < 0) {
       return failure_.at("hide", step.path, result);
@@ -309,9 +322,16 @@ class RootBuilder {
     return true;
   }
 
-  int make_empty_directory(const MountStep& step) {
+  int make_cover(const MountStep& step, Cover& cover) {
+    if (cover.mounted >= 0) {
+      cover.next = open_tree(cover.mounted, "", kCloneTree | kAtEmptyPath);
+      return cover.next;
+    }
     source_.set(step.source);
-    return make_cover(open_tree(built_.tmpfs[step.slot], source_.c_str(), kCloneTree));
+    cover.next = (step.flags & protocol::kStepIsFile) != 0
+                     ? make_text(step.slot, {})
+                     : open_tree(built_.tmpfs[step.slot], source_.c_str(), kCloneTree);
+    return cover.next < 0 ? cover.next : protect(cover.next, kCoverAttributes, 0);
   }
 
   // Whether the kernel itself refuses this file to everybody in the sandbox: it belongs to a user
@@ -327,12 +347,7 @@ class RootBuilder {
     if (mount == -ENOENT) {
       return true;
     }
-    int result = mount < 0 ? mount : mount_set(mount, kAttrReadOnly, kAtRecursive);
-    if (result >= 0) {
-      result = tree_.put(mount);
-    } else if (mount >= 0) {
-      close(mount);
-    }
+    int result = mount < 0 ? mount : put(mount, kAttrReadOnly, kAtRecursive);
     return result >= 0 || failure_.at("make read-only", step.path, result);
   }
 
@@ -389,7 +404,7 @@ class RootBuilder {
   bool replace_root(const MountStep& step, int mount) {
     Name staging(plan_.staging);
     int target = open(staging.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int result = target < 0 ? -errno : move_mount(mount, target);
+    int result = target < 0 ? -errno : move_mount(mount, target, "");
     if (target >= 0) {
       close(target);
     }
@@ -425,6 +440,7 @@ class RootBuilder {
   Cover empty_directory_;
   unsigned overlays_ = 0;
   unsigned texts_ = 0;
+  bool remounts_ = false;  // the kernel has no mount_setattr
 };
 
 }  // namespace

@@ -12,7 +12,8 @@ std::uint64_t now_us();       // monotonic
 std::uint64_t wall_clock_ms();
 
 int open_tree(int dir, const char* path, unsigned flags);
-int move_mount(int from, int to);
+// Onto `path` in the directory `to`; an empty path is the directory itself.
+int move_mount(int from, int to, const char* path);
 int fs_open(const char* type);
 int fs_set(int context, const char* key, const char* value);
 int fs_create(int context);
@@ -20,7 +21,15 @@ int fs_mount(int context, std::uint64_t attributes);
 int mount_set(int mount, std::uint64_t attributes, unsigned flags);
 // Opens `path` beneath `root`, following no link of any kind.
 int open_beneath(int root, const char* path, int flags);
-int close_from(int first);
+// The same one name at a time, for kernels without openat2; ".." is refused.
+int walk_beneath(int root, const char* path, int flags);
+// CRITICAL: after a negative answer some may still be open.
+int close_between(unsigned first, unsigned last);
+int close_from(unsigned first);
+
+// The last of these calls that the kernel did not know, with the release that brought it; empty: it
+// knew them all.
+std::string_view missing_call();
 
 // Writes all of it to a blocking descriptor; false on an error.
 bool write_whole(int fd, std::string_view data);

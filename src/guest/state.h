@@ -130,6 +130,7 @@ struct Guest {
   int ruleset = -1;
   int timer = -1;
   std::uint64_t timer_us = 0;  // what it is set to; 0: not set
+  protocol::Clocks clocks = protocol::Clocks::kHosts;
   int spawner = -1;
   pid_t spawner_pid = 0;
   std::array<int, protocol::kMaxJoin> join{};

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "guest/runtime.h"
@@ -100,17 +99,9 @@ int Tree::clone() {
 }
 
 int Tree::put(int mount) {
-  int result = try_put(mount);
-  close(mount);
-  return result;
-}
-
-int Tree::try_put(int mount) {
-  constexpr unsigned kFromDescriptor = 4;  // MOVE_MOUNT_F_EMPTY_PATH
   int result = open_parent();
-  if (result >= 0 &&
-      syscall(SYS_move_mount, mount, "", parent_, leaf_, kFromDescriptor) != 0) {
-    result = -errno;
+  if (result >= 0) {
+    result = move_mount(mount, parent_, leaf_);
   }
   // A directory that was opened there before, or below, lies beneath the mount now.
   std::string_view covered = path_.view();

@@ -50,9 +50,8 @@ class Tree {
   int look(struct stat& info);
   // A detached copy of what is mounted there.
   int clone();
-  // Mounts `mount` there; put() closes it, too.
+  // Mounts `mount` there. It stays open.
   int put(int mount);
-  int try_put(int mount);
 
  private:
   int open_parent();

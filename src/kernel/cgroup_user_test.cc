@@ -1,4 +1,5 @@
 // An ordinary user with groups that were given to him, and without.
+#include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -120,6 +121,32 @@ int use_groups(const CgroupOptions& options, const CgroupLayout& expected) {
   return 0;
 }
 
+// A kernel before 5.14: its owner may not write to cgroup.kill.
+int end_group_without_kill_file(const CgroupOptions& options) {
+  auto layout = detect_cgroups(options);
+  CARREL_CHILD_EXPECT(layout.ok() && layout->has_v2());
+  auto cgroup = Cgroup::create(*layout, "box", {});
+  CARREL_CHILD_EXPECT(cgroup.ok());
+  const int directory = cgroup->clone_into_fd();
+  CARREL_CHILD_EXPECT(::fchmodat(directory, "cgroup.kill", 0, 0) == 0);
+  CARREL_CHILD_EXPECT(::openat(directory, "cgroup.kill", O_WRONLY) < 0 && errno == EACCES);
+  const pid_t pid = spawn_in(*cgroup, [] {
+    for (int i = 0; i < 20 && ::fork() == 0; ++i) {
+      ::setsid();
+    }
+    for (;;) {
+      ::pause();
+    }
+    return 0;
+  });
+  CARREL_CHILD_EXPECT(cgroup->kill().ok());
+  const int status = wait_for(pid);
+  CARREL_CHILD_EXPECT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  CARREL_CHILD_EXPECT(!cgroup->populated());
+  CARREL_CHILD_EXPECT(cgroup->remove().ok());
+  return 0;
+}
+
 class CgroupUser : public testing::Test {
  protected:
   void SetUp() override {
@@ -156,6 +183,22 @@ TEST_F(CgroupUser, DelegatedParentCanBeNamed) {
     options.label = "inner";
     options.parent = given_group(layout_.get(), ::getppid()) + "/";
     return use_groups(options, layout_.get());
+  }));
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(CgroupUser, KillWithoutItsFileFreezesAndSignals) {
+  if (!layout_->has_v2()) {
+    GTEST_SKIP() << "no v2 tree: " << layout_->why_no_v2();
+  }
+  auto group = Cgroup::create(layout_.get(), "user", {});
+  ASSERT_TRUE(group.ok()) << group.error().to_string();
+  give_to_nobody(layout_.get(), "user");
+  int status = wait_for(spawn_in(*group, [] {
+    CARREL_CHILD_EXPECT(become_nobody());
+    CgroupOptions options;
+    options.label = "inner";
+    return end_group_without_kill_file(options);
   }));
   EXPECT_EQ(status, 0);
 }

@@ -21,6 +21,9 @@ inline constexpr std::size_t kMaxJoin = 12;  // as many as there are kinds of co
 inline constexpr std::size_t kMaxBootDescriptors = 1 + 2 * kMaxJoin;  // and the listener
 inline constexpr std::size_t kIdSize = 36;  // a sandbox id is a UUID in text form
 
+// Whose clocks a sandbox has: not every kernel has time namespaces.
+enum class Clocks : std::uint32_t { kHosts = 0, kOwn = 1 };
+
 enum class StepKind : std::uint8_t {
   kDirectory = 1,  // make `path` with `mode`
   kLink = 2,       // make `path` a symbolic link to `source`

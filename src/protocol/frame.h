@@ -39,7 +39,7 @@ enum class FrameType : std::uint16_t {
   kCommand = 69,     // one known command: see message.h
   kListEnd = 70,
   kStdinTaken = 73,  // u64: so many bytes of the command's stdin were taken since its start
-  kReady = 71,       // the sandbox is locked down and listens
+  kReady = 71,       // the sandbox is locked down and listens: u32 Clocks
   kBootFailed = 72,  // u32 errno, text: which step, and of what
 };
 

@@ -1,6 +1,5 @@
 #include "backends/native/creation.h"
 
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,8 +46,8 @@ Creation::~Creation() {
   if (!lock_.valid()) {
     return;
   }
-  if (launched_.pidfd.valid()) {
-    ::syscall(SYS_pidfd_send_signal, launched_.pidfd.get(), SIGKILL, nullptr, 0);
+  if (launched_.pid > 0) {
+    ::kill(launched_.pid, SIGKILL);
     while (::waitpid(launched_.pid, nullptr, 0) < 0 && errno == EINTR) {
     }
   }
@@ -106,6 +105,9 @@ Result<Creation::Finished> Creation::finish() {
   if (frame.type != protocol::FrameType::kReady) {
     return boot_error(frame.payload);
   }
+  protocol::Reader reader(
+      {reinterpret_cast<const unsigned char*>(frame.payload.data()), frame.payload.size()});
+  add_clocks(static_cast<protocol::Clocks>(reader.u32()), launched_.enforcement);
   CARREL_TRY(store());
   lock_.reset();
   return Finished{request_.id, launched_.pid, std::move(launched_.pidfd)};

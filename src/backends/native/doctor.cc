@@ -30,6 +30,8 @@ FeatureText text_of(Feature feature) {
       return {"openat2", "paths are opened without leaving a directory"};
     case Feature::kCloseRange:
       return {"close_range", "no descriptor slips into a sandbox"};
+    case Feature::kPidfd:
+      return {"pidfd", "a long-lived sandbox is never mistaken for another process"};
     case Feature::kLandlock:
       return {"landlock", "a second opinion on every path"};
     case Feature::kSeccomp:
@@ -55,7 +57,9 @@ FeatureText text_of(Feature feature) {
     case Feature::kLoopback:
       return {"loopback", "127.0.0.1 inside"};
     case Feature::kMountApi:
-      return {"mount_api", "mounts are built detached: fsopen, open_tree, mount_setattr"};
+      return {"mount_api", "mounts are built detached: fsopen, open_tree, move_mount"};
+    case Feature::kMountSetattr:
+      return {"mount_setattr", "mounts are protected before they are seen"};
     case Feature::kTmpfs:
       return {"tmpfs", "files in memory, with a size"};
     case Feature::kBindMount:
@@ -70,6 +74,8 @@ FeatureText text_of(Feature feature) {
       return {"pivot_root", "the host's tree is out of reach"};
     case Feature::kInnerNamespace:
       return {"inner_namespace", "mounts are locked and no namespaces are made inside"};
+    case Feature::kTimeNamespace:
+      return {"time_namespace", "clocks of its own"};
     case Feature::kCloneIntoCgroup:
       return {"clone_into_cgroup", "limits hold from the first instruction"};
     case Feature::kCgroupKill:
@@ -78,11 +84,34 @@ FeatureText text_of(Feature feature) {
   return {"unknown", ""};
 }
 
-// Whether sandboxes do without it, with something weaker or with fewer options.
-bool has_substitute(Feature feature) {
-  return feature == Feature::kLandlock || feature == Feature::kOverlay ||
-         feature == Feature::kCgroupKill;
+// What sandboxes are without it, where they are at all.
+const char* instead_of(Feature feature) {
+  switch (feature) {
+    case Feature::kClone3:
+      return "; clone is used instead";
+    case Feature::kOpenat2:
+      return "; paths are opened name by name instead";
+    case Feature::kCloseRange:
+      return "; descriptors are closed one by one instead";
+    case Feature::kPidfd:
+      return "; there are no long-lived sandboxes";
+    case Feature::kMountSetattr:
+      return "; mounts are protected by remounting them instead";
+    case Feature::kTimeNamespace:
+      return "; the host's uptime can be read in a sandbox";
+    case Feature::kCloneIntoCgroup:
+      return "; the first process is moved into its group before it runs anything";
+    case Feature::kLandlock:
+    case Feature::kOverlay:
+    case Feature::kCgroupKill:
+      return "";
+    default:
+      return nullptr;
+  }
 }
+
+// Whether sandboxes do without it, with something else, something weaker or fewer options.
+bool has_substitute(Feature feature) { return instead_of(feature) != nullptr; }
 
 bool needs_v2(Feature feature) {
   return feature == Feature::kCloneIntoCgroup || feature == Feature::kCgroupKill;
@@ -107,6 +136,9 @@ Check check_feature(Feature feature, const DoctorFacts& facts) {
     return not_tried(text.name);
   }
   Cause cause = cause_of(feature, facts);
+  if (has_substitute(feature)) {
+    cause.why += instead_of(feature);
+  }
   return Check{text.name, CheckStatus::kMissing, std::move(cause.why), std::move(cause.fix)};
 }
 

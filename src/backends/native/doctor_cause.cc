@@ -93,6 +93,8 @@ const char* kernel_with(Feature feature) {
       return "Linux 5.6 or newer";
     case Feature::kCloseRange:
       return "Linux 5.11 or newer";
+    case Feature::kPidfd:
+      return "Linux 5.3 or newer";
     case Feature::kLandlock:
       return "Linux 5.13 or newer, built with CONFIG_SECURITY_LANDLOCK";
     case Feature::kSeccomp:
@@ -100,7 +102,11 @@ const char* kernel_with(Feature feature) {
     case Feature::kMountApi:
     case Feature::kTmpfs:
     case Feature::kBindMount:
+      return "Linux 5.2 or newer";
+    case Feature::kMountSetattr:
       return "Linux 5.12 or newer";
+    case Feature::kTimeNamespace:
+      return "Linux 5.6 or newer, built with CONFIG_TIME_NS";
     case Feature::kOverlay:
       return "Linux 5.11 or newer, built with CONFIG_OVERLAY_FS";
     case Feature::kCloneIntoCgroup:

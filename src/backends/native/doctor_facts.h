@@ -19,6 +19,7 @@ enum class Feature : unsigned {
   kClone3,
   kOpenat2,
   kCloseRange,
+  kPidfd,
   kLandlock,
   kSeccomp,
   kMemfdExec,
@@ -32,6 +33,7 @@ enum class Feature : unsigned {
   kCgroupNamespace,
   kLoopback,
   kMountApi,
+  kMountSetattr,
   kTmpfs,
   kBindMount,
   kOverlay,
@@ -39,10 +41,11 @@ enum class Feature : unsigned {
   kDevpts,
   kPivotRoot,
   kInnerNamespace,
+  kTimeNamespace,
   kCloneIntoCgroup,
   kCgroupKill,
 };
-inline constexpr std::size_t kFeatureCount = 25;
+inline constexpr std::size_t kFeatureCount = 28;
 
 // How a trial went: 0, an errno, or one of these.
 inline constexpr int kNotTried = -1;

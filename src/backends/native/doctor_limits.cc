@@ -84,12 +84,21 @@ pid_t start_in(Cgroup& group, const std::vector<UniqueFd>& joins, SharedBoard& s
   trial.memory = kTouched;
   trial.forks = kForks;
   const int directory = group.clone_into_fd();
-  const pid_t pid = directory >= 0 ? start_in_group(directory) : start_trial(board);
+  pid_t pid = directory >= 0 ? start_in_group(directory) : start_trial(board);
   if (pid == 0) {
     try_limits(board, trial);
   }
   if (directory >= 0) {
     board.finish(Feature::kCloneIntoCgroup, pid < 0 ? -pid : 0);
+  }
+  if (directory >= 0 && pid < 0) {  // then it goes there by itself
+    auto procs = group.procs_fd();
+    join.push_back(procs.ok() ? procs.value().get() : -1);
+    trial.join = join;
+    pid = start_trial(board);
+    if (pid == 0) {
+      try_limits(board, trial);
+    }
   }
   return pid;
 }

@@ -68,6 +68,18 @@ int make_tree_private() {
       ::mount_setattr(AT_FDCWD, "/", kernel::uapi::kAtRecursive, &request, sizeof request));
 }
 
+int make_tree_private_plainly() {
+  return reason(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr));
+}
+
+int open_context() {
+  const int context = ::fsopen("tmpfs", FSOPEN_CLOEXEC);
+  if (context < 0) {
+    return errno;
+  }
+  return reason(::close(context));
+}
+
 // CRITICAL: attached over a directory of this process's own mount namespace, nowhere else.
 int make_root(int& root) {
   root = make_file_system("tmpfs", kProtected, [](int context) {
@@ -94,7 +106,8 @@ int bind_host_programs(int root) {
   struct mount_attr request{};
   request.attr_set = MOUNT_ATTR_RDONLY | kProtected;
   if (::mount_setattr(mount, "", AT_EMPTY_PATH | kernel::uapi::kAtRecursive, &request,
-                      sizeof request) != 0) {
+                      sizeof request) != 0 &&
+      errno != ENOSYS) {  // a launch does it later then
     return errno;
   }
   return attach_at(root, "usr", mount);
@@ -162,7 +175,9 @@ void try_mounts(TrialBoard& board) {
     return board.works(feature);
   };
   int root = -1;
-  if (!attempt(Feature::kMountApi, make_tree_private) ||
+  // CRITICAL: nothing is mounted before the tree is private.
+  if ((!attempt(Feature::kMountSetattr, make_tree_private) && make_tree_private_plainly() != 0) ||
+      !attempt(Feature::kMountApi, open_context) ||
       !attempt(Feature::kTmpfs, [&] { return make_root(root); })) {
     return;
   }

@@ -18,6 +18,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "kernel/descriptors_child.h"
 #include "kernel/seccomp.h"
 #include "kernel/uapi/landlock.h"
 #include "kernel/uapi/mount.h"
@@ -25,6 +26,8 @@
 namespace carrel::native {
 
 namespace {
+
+constexpr int kCloneNewTime = 0x80;
 
 // 0 or the errno of a call that answers -1.
 int reason(long answer) { return answer < 0 ? errno : 0; }
@@ -54,6 +57,11 @@ int try_openat2() {
   how.flags = O_PATH | O_CLOEXEC;
   how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   return reason(::syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof how));
+}
+
+int try_pidfd() {
+  const long self = ::syscall(SYS_pidfd_open, ::getpid(), 0);
+  return self < 0 ? errno : reason(::syscall(SYS_pidfd_send_signal, self, 0, nullptr, 0));
 }
 
 int try_landlock(TrialBoard& board) {
@@ -133,12 +141,14 @@ void try_plain_calls(TrialBoard& board, int image) {
   board.begin(Feature::kCloseRange);
   board.finish(Feature::kCloseRange,
                reason(::syscall(kernel::uapi::kCloseRange, 3, ~0U, kCloseOnExec)));
+  board.begin(Feature::kPidfd);
+  board.finish(Feature::kPidfd, try_pidfd());
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   board.begin(Feature::kLandlock);
   board.finish(Feature::kLandlock, try_landlock(board));
   board.begin(Feature::kSeccomp);
   board.finish(Feature::kSeccomp, try_seccomp());
-  if (image < 0 || !board.works(Feature::kCloseRange)) {
+  if (image < 0 || kernel::close_on_exec(3, ~0U) != 0) {
     ::_exit(0);
   }
   // The guest ends at once, because there is no control stream. That it was executed shows in this
@@ -147,7 +157,10 @@ void try_plain_calls(TrialBoard& board, int image) {
   static char name[] = "carrel-guest";
   char* arguments[] = {name, nullptr};
   char* environment[] = {nullptr};
-  ::syscall(SYS_execveat, image, "", arguments, environment, AT_EMPTY_PATH);
+  if (::syscall(SYS_execveat, image, "", arguments, environment, AT_EMPTY_PATH) != 0 &&
+      errno == ENOSYS) {
+    ::fexecve(image, arguments, environment);
+  }
   board.finish(Feature::kMemfdExec, errno);
   ::_exit(0);
 }
@@ -169,6 +182,7 @@ void try_namespaces(TrialBoard& board, const NamespacePipes& pipes, Groups group
   ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
   const bool mounts = unshare_one(board, Feature::kMountNamespace, CLONE_NEWNS);
   unshare_one(board, Feature::kIpcNamespace, CLONE_NEWIPC);
+  unshare_one(board, Feature::kTimeNamespace, kCloneNewTime);
   unshare_one(board, Feature::kCgroupNamespace, CLONE_NEWCGROUP);
   if (unshare_one(board, Feature::kUtsNamespace, CLONE_NEWUTS)) {
     board.begin(Feature::kUtsNamespace);

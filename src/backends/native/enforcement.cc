@@ -66,6 +66,15 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   return result;
 }
 
+void add_clocks(protocol::Clocks clocks, Enforcement& enforcement) {
+  if (clocks == protocol::Clocks::kOwn) {
+    enforcement.rows.push_back({"clocks", "time namespace", {}});
+  } else {
+    enforcement.rows.push_back(
+        {"clocks", "none", "this kernel has no time namespaces: the host's uptime can be read"});
+  }
+}
+
 Status check_required(const policy::Spec& spec, const EnforcementFacts& facts) {
   auto missing = [](const char* name, const std::string& why) {
     return Error{Code::kUnsupported, 0,

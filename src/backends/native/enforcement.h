@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "kernel/cgroup.h"
 #include "policy/spec.h"
+#include "protocol/boot.h"
 
 namespace carrel::native {
 
@@ -42,6 +43,9 @@ struct EnforcementFacts {
 };
 
 Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts);
+
+// What the guest says that the kernel could give it.
+void add_clocks(protocol::Clocks clocks, Enforcement& enforcement);
 
 // kUnsupported, with its name and the reason, when a required protection has only a substitute.
 Status check_required(const policy::Spec& spec, const EnforcementFacts& facts);

@@ -49,11 +49,30 @@ std::string end_reason(int status) {
   }
 }
 
+// A sandbox that outlives the command that made it is watched and ended through a descriptor of its
+// first process; by its number alone another process could be hit.
+Status check_process_descriptors() {
+  auto lacks = [](const char* call) {
+    return Error{Code::kUnsupported, errno,
+                 std::string("long-lived sandboxes need the system call ") + call,
+                 "run 'carrel doctor'"};
+  };
+  UniqueFd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  if (!self.valid()) {
+    return lacks("pidfd_open (Linux 5.3)");
+  }
+  if (::syscall(SYS_pidfd_send_signal, self.get(), 0, nullptr, 0) != 0) {
+    return lacks("pidfd_send_signal (Linux 5.1)");
+  }
+  return {};
+}
+
 class Keeper {
  public:
   explicit Keeper(storage::Home& home) : home_(home) {}
 
   Status open() {
+    CARREL_TRY(check_process_descriptors());
     CARREL_ASSIGN(run_, open_at(home_.directory(), "run", O_RDONLY | O_DIRECTORY));
     CARREL_ASSIGN(lock_, lock_keeper(home_));
     return listen();

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 
 #include "backends/native/remains.h"
 #include "base/files.h"
+#include "kernel/descriptors_child.h"
 #include "sandbox/guest_stream.h"
 #include "storage/box.h"
 
@@ -74,7 +74,9 @@ Result<UniqueFd> connect_keeper(int run) {
   }
   // No descriptor of the caller's goes along, and of its variables the place alone: the keeper
   // lives longer than both.
-  ::syscall(SYS_close_range, 4, ~0U, 0);
+  if (kernel::close_descriptors(4, ~0U) != 0) {
+    ::_exit(1);
+  }
   const char* environment[] = {place, "PATH=/usr/bin:/bin", runtime, nullptr};
   ::execle("/proc/self/exe", program, "keeper", static_cast<char*>(nullptr), environment);
   ::_exit(1);

@@ -326,7 +326,7 @@ Launch::Launch(Launch&& other) noexcept
 
 Launch::~Launch() {
   if (pid_ > 0) {
-    ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+    ::kill(pid_, SIGKILL);
     while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
   }
@@ -361,13 +361,16 @@ Status Launch::clone(int into) {
   request.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
                   CLONE_CLEAR_SIGHAND;
   request.cgroup = into;
-  int pidfd = -1;
-  pid_t pid = clone_guest(request, plan, memory_->stack, &pidfd);
-  if (pid < 0) {
-    return clone_error(-pid);
+  const Cloned cloned = clone_guest(request, plan, memory_->stack);
+  if (cloned.pid < 0) {
+    return clone_error(-cloned.pid);
   }
-  pid_ = pid;
-  pidfd_.reset(pidfd);
+  pid_ = cloned.pid;
+  pidfd_.reset(cloned.pidfd);
+  // CRITICAL: it still waits for its program. Later, what it had forked would stay outside.
+  if (into >= 0 && !cloned.in_group) {
+    return write_value_at(into, "cgroup.procs", std::to_string(pid_));
+  }
   return {};
 }
 

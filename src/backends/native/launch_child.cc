@@ -8,52 +8,22 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
+#include <cerrno>
 #include <csignal>
 #include <initializer_list>
-#include <type_traits>
+
+#include "kernel/descriptors_child.h"
+#include "kernel/raw_call_child.h"
 
 namespace carrel::native {
 
 namespace {
 
+using kernel::raw_call;
+using kernel::word;
+
 constexpr int kControlFd = 3;
 constexpr int kImageFd = 4;
-
-template <typename Value>
-long word(Value value) {
-  if constexpr (std::is_pointer_v<Value>) {
-    return reinterpret_cast<long>(value);
-  } else {
-    return static_cast<long>(value);
-  }
-}
-
-// A system call without the C library, whose errno belongs to the parent's thread: a value or a
-// negative errno.
-template <typename A, typename B = long, typename C = long, typename D = long, typename E = long>
-long call(long number, A first, B second = 0, C third = 0, D fourth = 0, E fifth = 0) {
-#if defined(__x86_64__)
-  register long r10 asm("r10") = word(fourth);
-  register long r8 asm("r8") = word(fifth);
-  long result = number;
-  asm volatile("syscall"
-               : "+a"(result)
-               : "D"(word(first)), "S"(word(second)), "d"(word(third)), "r"(r10), "r"(r8)
-               : "rcx", "r11", "memory");
-  return result;
-#elif defined(__aarch64__)
-  register long x8 asm("x8") = number;
-  register long x0 asm("x0") = word(first);
-  register long x1 asm("x1") = word(second);
-  register long x2 asm("x2") = word(third);
-  register long x3 asm("x3") = word(fourth);
-  register long x4 asm("x4") = word(fifth);
-  asm volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4) : "memory");
-  return x0;
-#else
-#error "the native sandbox knows x86-64 and aarch64"
-#endif
-}
 
 // clone3 into another stack: only the parent comes back from it.
 long clone_onto(struct clone_args& arguments, void (*run)(const ChildPlan*),
@@ -98,24 +68,24 @@ long clone_onto(struct clone_args& arguments, void (*run)(const ChildPlan*),
 
 [[noreturn]] void leave(int status) {
   for (;;) {
-    call(SYS_exit_group, status);
+    raw_call(SYS_exit_group, status);
   }
 }
 
 [[noreturn]] void fail(int report, ChildStep step, long result) {
   ChildFailure failure{step, static_cast<int>(-result)};
   // The parent reads it or is gone; there is nothing else to do with it.
-  call(SYS_write, report, &failure, sizeof failure);
+  raw_call(SYS_write, report, &failure, sizeof failure);
   leave(1);
 }
 
 long write_to(const char* path, std::string_view text) {
-  long fd = call(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC);
+  long fd = raw_call(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC);
   if (fd < 0) {
     return fd;
   }
-  long written = call(SYS_write, fd, text.data(), text.size());
-  call(SYS_close, fd);
+  long written = raw_call(SYS_write, fd, text.data(), text.size());
+  raw_call(SYS_close, fd);
   return written < 0 ? written : 0;
 }
 
@@ -139,7 +109,7 @@ int wait_for_image(int control) {
   constexpr long kInterrupted = -4;
   long got;
   do {
-    got = call(SYS_recvmsg, control, &message, MSG_CMSG_CLOEXEC);
+    got = raw_call(SYS_recvmsg, control, &message, MSG_CMSG_CLOEXEC);
   } while (got == kInterrupted);
   const cmsghdr* header = got == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
@@ -160,10 +130,10 @@ long keep_capabilities() {
     __user_cap_data_struct& set = sets[capability / 32];
     set.effective = set.permitted = set.inheritable |= 1U << (capability % 32);
   }
-  long result = call(SYS_capset, &header, &sets[0]);
+  long result = raw_call(SYS_capset, &header, &sets[0]);
   for (int capability : kKept) {
     result = result != 0 ? result
-                         : call(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability);
+                         : raw_call(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability);
   }
   return result;
 }
@@ -171,12 +141,12 @@ long keep_capabilities() {
 long take_identity(const ChildPlan& plan) {
   // CRITICAL: a child of the real root still is the real root until it takes an id that its user
   // namespace maps.
-  long result = call(SYS_setresgid, kInnerId, kInnerId, kInnerId);
+  long result = raw_call(SYS_setresgid, kInnerId, kInnerId, kInnerId);
   if (result == 0 && plan.drop_groups) {
-    result = call(SYS_setgroups, 0, 0);
+    result = raw_call(SYS_setgroups, 0, 0);
   }
   if (result == 0) {
-    result = call(SYS_setresuid, kInnerId, kInnerId, kInnerId);
+    result = raw_call(SYS_setresuid, kInnerId, kInnerId, kInnerId);
   }
   return result != 0 ? result : keep_capabilities();
 }
@@ -184,26 +154,42 @@ long take_identity(const ChildPlan& plan) {
 // CRITICAL: what the parent holds has to end with the parent, and this process has a copy of it all:
 // of the parent's end of the stream, whose closing tells it to give up, and of the locks by which
 // others know that the parent lives.
-void close_others(int one, int other) {
-  const int first = one < other ? one : other;
-  const int second = one < other ? other : one;
-  constexpr int kFirst = 3;
-  if (first > kFirst) {
-    call(SYS_close_range, kFirst, first - 1, 0);
+long close_others(unsigned one, unsigned other) {
+  const unsigned first = one < other ? one : other;
+  const unsigned second = one < other ? other : one;
+  constexpr unsigned kFirst = 3;
+  long result = first > kFirst ? kernel::close_descriptors(kFirst, first - 1) : 0;
+  if (result == 0 && second > first + 1) {
+    result = kernel::close_descriptors(first + 1, second - 1);
   }
-  if (second > first + 1) {
-    call(SYS_close_range, first + 1, second - 1, 0);
+  return result != 0 ? result : kernel::close_descriptors(second + 1, ~0U);
+}
+
+// What CLONE_CLEAR_SIGHAND does: a handler is its parent's, and would run in its parent's memory.
+void clear_handlers() {
+  constexpr int kLastSignal = 64;
+  constexpr long kMaskSize = 8;
+  for (int signal = 1; signal <= kLastSignal; ++signal) {
+    long action[8] = {};  // the kernel's struct begins with the handler
+    raw_call(SYS_rt_sigaction, signal, 0, &action[0], kMaskSize);
+    if (action[0] != word(SIG_DFL) && action[0] != word(SIG_IGN)) {
+      const long standard[8] = {};
+      raw_call(SYS_rt_sigaction, signal, &standard[0], 0, kMaskSize);
+    }
   }
-  call(SYS_close_range, second + 1, ~0U, 0);
 }
 
 void run_child(const ChildPlan* given) {
   const ChildPlan& plan = *given;
-  close_others(plan.control, plan.report);
+  if (long result = close_others(static_cast<unsigned>(plan.control),
+                                 static_cast<unsigned>(plan.report));
+      result != 0) {
+    fail(plan.report, ChildStep::kDescriptors, result);
+  }
   // CRITICAL: a workload with a real-time priority would starve the host.
   if (plan.real_time) {
     const sched_param ordinary{};
-    if (long result = call(SYS_sched_setscheduler, 0, SCHED_OTHER, &ordinary); result != 0) {
+    if (long result = raw_call(SYS_sched_setscheduler, 0, SCHED_OTHER, &ordinary); result != 0) {
       fail(plan.report, ChildStep::kPriority, result);
     }
   }
@@ -224,34 +210,59 @@ void run_child(const ChildPlan* given) {
   };
   constexpr int kFirstFree = kImageFd + 1;
   // Out of the way of the fixed numbers first.
-  int report = check(call(SYS_fcntl, plan.report, F_DUPFD_CLOEXEC, kFirstFree));
-  int image = check(call(SYS_fcntl, passed, F_DUPFD_CLOEXEC, kFirstFree));
-  int control = check(call(SYS_fcntl, plan.control, F_DUPFD_CLOEXEC, kFirstFree));
+  int report = check(raw_call(SYS_fcntl, plan.report, F_DUPFD_CLOEXEC, kFirstFree));
+  int image = check(raw_call(SYS_fcntl, passed, F_DUPFD_CLOEXEC, kFirstFree));
+  int control = check(raw_call(SYS_fcntl, plan.control, F_DUPFD_CLOEXEC, kFirstFree));
   // Standard streams would be a way out of the sandbox: the guest gets /dev/null.
-  int opened = check(call(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC));
-  int null = check(call(SYS_fcntl, opened, F_DUPFD_CLOEXEC, kFirstFree));
+  int opened = check(raw_call(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC));
+  int null = check(raw_call(SYS_fcntl, opened, F_DUPFD_CLOEXEC, kFirstFree));
   for (int stream : {0, 1, 2}) {
-    check(call(SYS_dup3, null, stream, 0));
+    check(raw_call(SYS_dup3, null, stream, 0));
   }
-  check(call(SYS_dup3, control, kControlFd, 0));
-  check(call(SYS_dup3, image, kImageFd, O_CLOEXEC));
+  check(raw_call(SYS_dup3, control, kControlFd, 0));
+  check(raw_call(SYS_dup3, image, kImageFd, O_CLOEXEC));
   // CRITICAL: no descriptor of the host's stays open in the guest, whoever left it inheritable.
-  constexpr unsigned kCloseOnExec = 1U << 2;
-  check(call(SYS_close_range, kFirstFree, ~0U, kCloseOnExec));
+  check(kernel::close_on_exec(kFirstFree, ~0U));
   // CRITICAL: the network is still the host's; the guest makes its own before it runs anything.
   const char* arguments[] = {"carrel-guest", nullptr};
   const char* environment[] = {nullptr};
-  long result = call(SYS_execveat, kImageFd, "", &arguments[0], &environment[0], AT_EMPTY_PATH);
+  long result = raw_call(SYS_execveat, kImageFd, "", &arguments[0], &environment[0], AT_EMPTY_PATH);
+  if (result == -ENOSYS) {
+    result = raw_call(SYS_execve, "/proc/self/fd/4", &arguments[0], &environment[0]);
+  }
   fail(report, ChildStep::kExecute, result);
+}
+
+int run_cleared(void* plan) {
+  clear_handlers();
+  run_child(static_cast<const ChildPlan*>(plan));
+  return 1;
+}
+
+// By the older call. No signal arrives in the child before its handlers are cleared; the guest
+// begins by blocking them all, too.
+pid_t clone_plainly(const CloneRequest& request, const ChildPlan& plan, ChildStack& stack,
+                    int* pidfd) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, &before);
+  const int flags = static_cast<int>(request.flags & ~CLONE_CLEAR_SIGHAND) | CLONE_PIDFD |
+                    CLONE_VM | SIGCHLD;
+  const pid_t pid = ::clone(run_cleared, &stack.bytes[sizeof stack.bytes], flags,
+                            const_cast<ChildPlan*>(&plan), pidfd);
+  const int reason = errno;
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  return pid < 0 ? -reason : pid;
 }
 
 }  // namespace
 
-pid_t clone_guest(const CloneRequest& request, const ChildPlan& plan, ChildStack& stack,
-                  int* pidfd) {
+Cloned clone_guest(const CloneRequest& request, const ChildPlan& plan, ChildStack& stack) {
+  Cloned cloned;
   struct clone_args arguments {};
   arguments.flags = request.flags | CLONE_PIDFD | CLONE_VM;
-  arguments.pidfd = reinterpret_cast<unsigned long long>(pidfd);
+  arguments.pidfd = reinterpret_cast<unsigned long long>(&cloned.pidfd);
   arguments.exit_signal = SIGCHLD;
   arguments.stack = reinterpret_cast<unsigned long long>(&stack.bytes[0]);
   arguments.stack_size = sizeof stack.bytes;
@@ -259,7 +270,13 @@ pid_t clone_guest(const CloneRequest& request, const ChildPlan& plan, ChildStack
     arguments.flags |= CLONE_INTO_CGROUP;
     arguments.cgroup = static_cast<unsigned long long>(request.cgroup);
   }
-  return static_cast<pid_t>(clone_onto(arguments, run_child, &plan));
+  cloned.pid = static_cast<pid_t>(clone_onto(arguments, run_child, &plan));
+  // There is no such call before Linux 5.3, and later ones do not know all of its flags.
+  if (cloned.pid == -ENOSYS || cloned.pid == -EINVAL || cloned.pid == -E2BIG) {
+    cloned.pid = clone_plainly(request, plan, stack, &cloned.pidfd);
+    cloned.in_group = false;
+  }
+  return cloned;
 }
 
 }  // namespace carrel::native

@@ -48,11 +48,16 @@ struct ChildStack {
   alignas(64) unsigned char bytes[kSize];
 };
 
-// clone3 with the namespaces in `request`, and `plan` in the child, which leaves the namespaces of
-// the network and of the control groups to the guest. Returns the child's pid with
-// `pidfd` set, or a negative errno. CRITICAL: `plan` and `stack` have to stay until the child has
-// executed the guest or is gone; both close its end of `plan.report`.
-pid_t clone_guest(const CloneRequest& request, const ChildPlan& plan, ChildStack& stack,
-                  int* pidfd);
+struct Cloned {
+  pid_t pid = 0;  // or a negative errno
+  int pidfd = -1;
+  bool in_group = true;  // whether it was born in the group, if there was one
+};
+
+// clone3 with the namespaces in `request`, or clone where that is missing, and `plan` in the child,
+// which leaves the namespaces of the network and of the control groups to the guest. CRITICAL:
+// `plan` and `stack` have to stay until the child has executed the guest or is gone; both close its
+// end of `plan.report`.
+Cloned clone_guest(const CloneRequest& request, const ChildPlan& plan, ChildStack& stack);
 
 }  // namespace carrel::native

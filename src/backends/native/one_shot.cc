@@ -1,6 +1,5 @@
 #include "backends/native/one_shot.h"
 
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,7 +21,7 @@ namespace {
 // Ends the sandbox and waits until its first process is gone: then the kernel has ended every
 // other one, too.
 void end_sandbox(Launched& launched) {
-  ::syscall(SYS_pidfd_send_signal, launched.pidfd.get(), SIGKILL, nullptr, 0);
+  ::kill(launched.pid, SIGKILL);
   launched.stream.close();
   while (::waitpid(launched.pid, nullptr, 0) < 0 && errno == EINTR) {
   }

@@ -26,11 +26,16 @@ constexpr int kEndMs = 10'000;     // for a killed first process and everything 
 constexpr int kOthersMs = 15'000;  // for another `rm` of the same sandbox
 constexpr int kKeeperMs = 500;     // for the keeper, which knows best why a sandbox ended
 
+// kGone once it has ended; another error means that it may still be there.
 Result<UniqueFd> open_process(const storage::BoxRecord& record) {
   UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, record.pid, 0)));
+  const int reason = errno;
   // The pid could have become another process's between the record and now, but not after this.
-  if (!process.valid() || !storage::is_alive(record)) {
+  if (!storage::is_alive(record)) {
     return Error{Code::kGone, 0, "the sandbox has ended", {}};
+  }
+  if (!process.valid()) {
+    return system_error(reason, "hold the first process of sandbox " + record.id);
   }
   return process;
 }
@@ -151,7 +156,9 @@ void sweep_box(storage::Home& home, const std::string& id, int& patience_ms) {
   }
   if (record.ok()) {
     auto process = open_process(record.value());
-    if (process.ok() && !end_process(record.value(), process.value()).ok()) {
+    const bool ended = process.ok() ? end_process(record.value(), process.value()).ok()
+                                    : process.error().code == Code::kGone;
+    if (!ended) {
       return;
     }
   }
@@ -190,6 +197,8 @@ Status remove_sandbox(storage::Home& home, const storage::BoxRecord& record, int
       wait_for_end(process.value(), grace_ms + 200);
     }
     CARREL_TRY(end_process(record, process.value()));
+  } else if (process.error().code != Code::kGone) {
+    return process.error();
   }
   return bury_held(home, record.id, reason);
 }
