@@ -105,8 +105,8 @@ tests end_to_end_limits_test '*OutOf*/user:*Fraction*/user:*Required*/user:*Fall
 lives='*Leaves*:*Ignores*:*Outlive*:*Died*:*Concurrent*:*Lease*:*Death*:*Overstep*:*Stats*:*Idle*'
 tests end_to_end_lifecycle_test "$lives" 'lifecycle, root and a user without a session'
 tests crash_kill_test '*' 'killed commands, root and a user without a session'
-tests crash_keeper_test '*' 'killed keepers, root and a user without a session'
-tests crash_sweep_test '*' 'sweeping, root and a user without a session'
+tests crash_keeper_test '*/root' 'killed keepers, root'
+tests crash_sweep_test '*/root' 'sweeping, root'
 tests end_to_end_one_shot_test '*Clean*:*Leaves*:*Dies*:*Python*:*Interrupt*' \
   'one-shots, root and a user without a session'
 tests end_to_end_privileges_test '*' 'privileges, root and a user without a session'
