@@ -26,7 +26,7 @@ constexpr std::uint64_t kStatNoSymFollow = 0x2000;
 constexpr unsigned long kMountNoSymFollow = 256;
 
 int flags_of(int mount, std::uint64_t& flags) {
-  struct statfs info {};
+  struct statfs info{};
   if (fstatfs(mount, &info) != 0) {
     return -errno;
   }

@@ -56,10 +56,10 @@ inline long close_descriptors(unsigned first, unsigned last) {
 inline long close_on_exec(unsigned first, unsigned last) {
   constexpr unsigned kCloseOnExec = 1U << 2;  // CLOSE_RANGE_CLOEXEC
   const long result = raw_call(uapi::kCloseRange, first, last, kCloseOnExec);
-  return result != -ENOSYS && result != -EINVAL
-             ? result
-             : each_descriptor(first, last,
-                               [](unsigned fd) { raw_call(SYS_fcntl, fd, F_SETFD, FD_CLOEXEC); });
+  return result != -ENOSYS && result != -EINVAL ? result
+                                                : each_descriptor(first, last, [](unsigned fd) {
+                                                    raw_call(SYS_fcntl, fd, F_SETFD, FD_CLOEXEC);
+                                                  });
 }
 
 }  // namespace carrel::kernel

@@ -34,7 +34,8 @@ TEST(Descriptors, OnlyThoseBetweenAreClosed) {
   const int below = ::fcntl(0, F_DUPFD_CLOEXEC, 500);
   const int inside = ::fcntl(0, F_DUPFD_CLOEXEC, below + 1);
   const int above = ::fcntl(0, F_DUPFD_CLOEXEC, inside + 1);
-  EXPECT_EQ(close_descriptors(static_cast<unsigned>(below) + 1, static_cast<unsigned>(above) - 1), 0);
+  EXPECT_EQ(close_descriptors(static_cast<unsigned>(below) + 1, static_cast<unsigned>(above) - 1),
+            0);
   EXPECT_TRUE(is_open(below));
   EXPECT_FALSE(is_open(inside));
   EXPECT_TRUE(is_open(above));

@@ -88,9 +88,9 @@ class OldKernel : public CarrelTest {
       return;
     }
     SCOPED_TRACE(missing);
-    const Run run = without(missing, {"run", "--json", "--memory", "64m", "--require",
-                                      "memory,cpu,pids", "--", "python3", "-c",
-                                      "x = bytearray(200 << 20)"});
+    const Run run =
+        without(missing, {"run", "--json", "--memory", "64m", "--require", "memory,cpu,pids", "--",
+                          "python3", "-c", "x = bytearray(200 << 20)"});
     const json result = json::parse(run.out, nullptr, false);
     ASSERT_TRUE(result.is_object()) << run.out << run.err;
     EXPECT_TRUE(result["oom_killed"]);
@@ -148,14 +148,31 @@ class OldKernel : public CarrelTest {
     EXPECT_EQ(made.status, 0) << made.err;
     const std::string id = made.out.substr(0, made.out.find('\n'));
     expect_no_leak();
+    box.told += groups_of_guest(id);
     tell({"sh", id, "cd /tmp; X=1; ls /proc/self/fd; touch /usr/x /workspace/x"});
     tell({"sh", id, "echo $PWD $X; ls /proc/$$/fd; cut -d' ' -f5,6 /proc/self/mountinfo"});
     tell({"exec", id, "--", "ls", "/proc/self/fd", "/workspace"});
     tell({"exec", id, "--", "grep", "-E", "^(Cap|NoNewPrivs|Sig)", "/proc/self/status"});
-    box.info = json::parse(start(std::vector<std::string>{"info", "--json", id}).out, nullptr, false);
+    box.info =
+        json::parse(start(std::vector<std::string>{"info", "--json", id}).out, nullptr, false);
     EXPECT_TRUE(box.info.is_object());
     EXPECT_EQ(start(std::vector<std::string>{"rm", id}).status, 0);
     return box;
+  }
+
+  // The control groups of the first process, without the sandbox's id.
+  static std::string groups_of_guest(const std::string& id) {
+    for (const HostProcess& process : descendants()) {
+      if (status_field(process.pid, "NSpid").ends_with("\t1")) {
+        std::string text =
+            read_text("/proc/" + std::to_string(process.pid) + "/cgroup").value_or("");
+        for (std::size_t at; (at = text.find(id)) != std::string::npos;) {
+          text.replace(at, id.size(), "ID");
+        }
+        return text;
+      }
+    }
+    return "no first process\n";
   }
 
   // The keeper and the guest have nothing of what the command that started them had.
@@ -245,8 +262,9 @@ TEST_P(OldKernel, WithoutMountSetattrEveryMountOfAnImageIsProtected) {
       ASSERT_EQ(::mount(source.c_str(), (image + source).c_str(), nullptr, MS_BIND, nullptr), 0);
     }
   }
-  ASSERT_EQ(::mount("tmpfs", (image + "/data/a b").c_str(), "tmpfs", MS_NOEXEC | MS_NOATIME, "size=1m"),
-            0);
+  ASSERT_EQ(
+      ::mount("tmpfs", (image + "/data/a b").c_str(), "tmpfs", MS_NOEXEC | MS_NOATIME, "size=1m"),
+      0);
   std::filesystem::create_directories(deep);
   ASSERT_EQ(::mount("tmpfs", deep.c_str(), "tmpfs", 0, "size=1m,mode=0777"), 0);
   const std::string script =

@@ -30,7 +30,8 @@ struct Missing {
 
 constexpr std::array kKnown = {
     Missing{"clone3", SYS_clone3},
-    Missing{"clone3_flags", SYS_clone3, EINVAL},  // they are behind a pointer: as if all were unknown
+    Missing{"clone3_flags", SYS_clone3,
+            EINVAL},  // they are behind a pointer: as if all were unknown
     Missing{"close_range", 436},
     Missing{"close_range_cloexec", 436, EINVAL, 2, 1U << 2},
     Missing{"execveat", SYS_execveat},
@@ -86,7 +87,8 @@ int main(int argc, char** argv) {
     const std::string_view name = names.substr(0, names.find(','));
     names.remove_prefix(name.size() + (name.size() < names.size() ? 1 : 0));
     if (!add(program, name)) {
-      ::fprintf(stderr, "without: '%.*s' is not known\n", static_cast<int>(name.size()), name.data());
+      ::fprintf(stderr, "without: '%.*s' is not known\n", static_cast<int>(name.size()),
+                name.data());
       return kUsage;
     }
   }

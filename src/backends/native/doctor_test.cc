@@ -66,6 +66,20 @@ TEST(Doctor, EveryFailedFeatureHasAReasonAndSomethingToDo) {
   }
 }
 
+TEST(Doctor, WhatHasASubstituteIsMissingAndSandboxesWork) {
+  for (Feature feature :
+       {Feature::kClone3, Feature::kOpenat2, Feature::kCloseRange, Feature::kPidfd,
+        Feature::kLandlock, Feature::kMountSetattr, Feature::kTimeNamespace,
+        Feature::kCloneIntoCgroup, Feature::kCgroupKill}) {
+    DoctorFacts facts = healthy_facts();
+    facts.features.set(feature, ENOSYS);
+    const Diagnosis diagnosis = diagnose(facts);
+    EXPECT_EQ(check_of(diagnosis, feature_name(feature)).status, CheckStatus::kMissing);
+    EXPECT_TRUE(diagnosis.ok);
+    EXPECT_THAT(diagnosis.verdict, HasSubstr(std::string(feature_name(feature))));
+  }
+}
+
 TEST(Doctor, TheVerdictNamesTheFirstCauseAndItsFix) {
   DoctorFacts facts = broken(healthy_facts_of_user(), Feature::kUserNamespace, EPERM);
   facts.settings.unprivileged_userns_clone = 0;

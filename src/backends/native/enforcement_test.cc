@@ -168,5 +168,16 @@ TEST(Required, OneThatIsGivenDoesNotHideOneThatIsMissing) {
   EXPECT_THAT(status.error().message, HasSubstr("'memory'"));
 }
 
+TEST(Describe, ClocksAreWhatTheGuestSays) {
+  Enforcement own;
+  add_clocks(protocol::Clocks::kOwn, own);
+  ASSERT_NE(own.find("clocks"), nullptr);
+  EXPECT_EQ(own.find("clocks")->by, "time namespace");
+  Enforcement hosts;
+  add_clocks(static_cast<protocol::Clocks>(7), hosts);  // what a guest says is not trusted
+  EXPECT_EQ(hosts.find("clocks")->by, "none");
+  EXPECT_FALSE(hosts.find("clocks")->note.empty());
+}
+
 }  // namespace
 }  // namespace carrel::native
