@@ -251,7 +251,8 @@ TEST(MountPlan, NumbersInProcAreTheSandboxsOwn) {
   policy::Spec spec;
   spec.limits.memory_bytes = 256ULL << 20;
   const std::vector<Step> steps = steps_of(spec);
-  EXPECT_EQ(content_of(steps, StepKind::kReplace, "proc/cmdline"), "carrel\n");
+  EXPECT_NE(find(steps, StepKind::kMask, "proc/cmdline"), nullptr);
+  EXPECT_NE(find(steps, StepKind::kMask, "proc/version"), nullptr);
   EXPECT_THAT(content_of(steps, StepKind::kReplace, "proc/meminfo"),
               HasSubstr("MemTotal:       262144 kB\n"));
   const std::string stat = content_of(steps, StepKind::kReplace, "proc/stat");
@@ -261,7 +262,6 @@ TEST(MountPlan, NumbersInProcAreTheSandboxsOwn) {
   EXPECT_EQ(content_of(steps, StepKind::kReplace, "proc/sys/kernel/random/boot_id"), "a-boot-id\n");
   EXPECT_LT(place_of(steps, StepKind::kReadOnly, "proc/sys"),
             place_of(steps, StepKind::kReplace, "proc/sys/kernel/random/boot_id"));
-  EXPECT_THAT(content_of(steps, StepKind::kReplace, "proc/version"), HasSubstr("carrel"));
   EXPECT_NE(find(steps, StepKind::kReplace, "proc/loadavg"), nullptr);
 }
 
