@@ -83,6 +83,8 @@ scenarios() {
 echo "Debian $(cat /etc/debian_version), Linux $(uname -r), $(stat -fc %T /sys/fs/cgroup)"
 [ "$(stat -fc %T /sys/fs/cgroup)" = cgroup2fs ] || echo 'not control groups v2 alone'
 
+# The attacks take a kernel module that appears for their doing.
+udevadm settle --timeout=60 2>/dev/null || true
 if [ "$only" = script ]; then
   sh $payload/script 2>&1
   exit
