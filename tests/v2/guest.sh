@@ -119,5 +119,9 @@ tests end_to_end_lifecycle_test "$(echo "$lives" | sed 's|\*:|*/user:|g; s|$|/us
 tests crash_keeper_test '*/user' 'killed keepers, a user with a session' session
 tests crash_sweep_test '*/user' 'sweeping, a user with a session' session
 
+if [ "$((passed + failed))" -eq 0 ]; then
+  echo "nothing is called '$only'"
+  failed=1
+fi
 [ "$skipped" -eq 0 ] || echo "$skipped skipped"
 echo "$passed passed, $failed failed"
