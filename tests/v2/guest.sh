@@ -83,6 +83,8 @@ scenarios() {
 echo "Debian $(cat /etc/debian_version), Linux $(uname -r), $(stat -fc %T /sys/fs/cgroup)"
 [ "$(stat -fc %T /sys/fs/cgroup)" = cgroup2fs ] || echo 'not control groups v2 alone'
 
+# The attacks take a kernel module that appears for their doing.
+udevadm settle --timeout=60 2>/dev/null || true
 if [ "$only" = script ]; then
   sh $payload/script 2>&1
   exit
@@ -117,5 +119,9 @@ tests end_to_end_lifecycle_test "$(echo "$lives" | sed 's|\*:|*/user:|g; s|$|/us
 tests crash_keeper_test '*/user' 'killed keepers, a user with a session' session
 tests crash_sweep_test '*/user' 'sweeping, a user with a session' session
 
+if [ "$((passed + failed))" -eq 0 ]; then
+  echo "nothing is called '$only'"
+  failed=1
+fi
 [ "$skipped" -eq 0 ] || echo "$skipped skipped"
 echo "$passed passed, $failed failed"

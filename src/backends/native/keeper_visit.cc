@@ -40,7 +40,9 @@ std::optional<int> Visit::time_left() const {
 }
 
 std::optional<Creation::Finished> Visit::go_on(short client_events, short guest_events) {
-  if (client_events != 0) {
+  // While others were served, it may have asked in time and not been heard.
+  const bool overdue = stage_ == Stage::kAsking && Clock::now() >= deadline_;
+  if (client_events != 0 || overdue) {
     if (stage_ == Stage::kAsking) {
       hear();
     } else if (stage_ == Stage::kAnswered) {
