@@ -87,6 +87,9 @@ void send_end(Guest& guest, std::uint32_t index) {
                                      {reinterpret_cast<const char*>(buffer), writer.size()});
   command.follow_sent = true;
   command.client = kNone;
+  if (command.shell != kNone) {
+    guest.answered_us = command.started_us + command.end.duration_us;
+  }
 }
 
 void tell_input_taken(Guest& guest, const Command& command) {

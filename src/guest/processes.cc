@@ -187,7 +187,7 @@ pid_t find_child(pid_t first, pid_t second) {
   pid_t child = 0;
   each_pid([&](pid_t pid) {
     ProcessRow row;
-    if (child == 0 && pid != first && look_at(pid, row) && row.state != 'Z' &&
+    if (child == 0 && pid != first && look_at(pid, row) && row.state != 'Z' && row.parent != 0 &&
         (row.parent == first || row.parent == second)) {
       child = pid;
     }

@@ -1,5 +1,6 @@
 #include "guest/processes.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -216,6 +217,45 @@ TEST(EndDescendants, LeavesTheRestOfTheMachineAlone) {
   const Table after;
   EXPECT_TRUE(after.children_of(minder.pid()).empty());
   EXPECT_EQ(after.children_of(other.pid()).size(), 1U);
+}
+
+TEST(FindChild, FindsAChildOfEitherAndNotTheFirstItself) {
+  const TestChild minder([] { mind([] { fork_sleeper(); }); });
+  const pid_t shell = Table().children_of(minder.pid()).at(0);
+  EXPECT_EQ(find_child(shell, minder.pid()), 0);
+  EXPECT_EQ(find_child(minder.pid(), shell), shell);
+  const TestChild other([] { mind([] { fork_sleeper([] { fork_sleeper(); }); }); });
+  const pid_t parent = Table().children_of(other.pid()).at(0);
+  EXPECT_EQ(find_child(parent, other.pid()), Table().children_of(parent).at(0));
+}
+
+TEST(FindChild, OneThatHasEndedIsNone) {
+  const TestChild parent([] {
+    if (::fork() == 0) {
+      ::_exit(0);
+    }
+    ::usleep(50'000);  // it is not reaped
+  });
+  EXPECT_EQ(find_child(parent.pid(), 0), 0);
+}
+
+TEST(AnyBetween, TakesTheLastAndNotTheFirst) {
+  const TestChild child;
+  const auto pid = static_cast<std::uint64_t>(child.pid());
+  EXPECT_TRUE(exists(child.pid()));
+  EXPECT_TRUE(any_between(pid - 1, pid));
+  EXPECT_FALSE(any_between(pid, pid));
+}
+
+TEST(NewestProcess, IsTheLastThatWasStarted) {
+  const int loadavg = ::open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(loadavg, 0);
+  const std::uint64_t before = newest_process(loadavg);
+  const TestChild child;
+  EXPECT_NE(before, 0U);
+  EXPECT_NE(newest_process(loadavg), before);
+  ::close(loadavg);
+  EXPECT_EQ(newest_process(-1), 0U);
 }
 
 }  // namespace

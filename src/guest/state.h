@@ -11,6 +11,7 @@
 #include "guest/ring.h"
 #include "guest/root.h"
 #include "protocol/boot.h"
+#include "protocol/eagerness.h"
 #include "protocol/message.h"
 
 // Everything that a running guest knows. Tables of fixed size, so that nothing that the workload
@@ -138,6 +139,8 @@ struct Guest {
   bool released = false;       // the maker has stored what it made, and may leave
   char* spare_text = nullptr;  // see shell_files.cc
   bool unsettled = false;      // a shell is
+  protocol::Eagerness eagerness;
+  std::uint64_t answered_us = 0;  // when a command's end was told, until the next news
   std::uint64_t next_id = 1;
   std::uint64_t lease_deadline_us = 0;
   std::uint64_t shutdown_deadline_us = 0;

@@ -14,6 +14,7 @@ namespace carrel::sandbox {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
 
 constexpr std::size_t kReadSize = 64U << 10;
 constexpr std::chrono::seconds kLongestRead{1};
@@ -68,23 +69,6 @@ Status GuestStream::send(std::uint32_t channel, protocol::FrameType type,
   return {};
 }
 
-Eagerness::Way Eagerness::begin() {
-  if (pause_ > 0) {
-    --pause_;
-    return Way::kSleep;
-  }
-  return quick_ ? Way::kAsk : Way::kSleep;
-}
-
-void Eagerness::note(Clock::duration took, Way way) {
-  quick_ = took < kQuick;
-  if (way == Way::kSleep) {
-    return;
-  }
-  failed_ = quick_ ? 0 : std::min(failed_ + 1, 10U);
-  pause_ = failed_ == 0 ? 0 : 1U << failed_;
-}
-
 // Whether anything was read. With MSG_DONTWAIT it does not wait, otherwise for a while.
 Result<bool> GuestStream::read_some(int flags) {
   if (start_ > 0) {
@@ -119,16 +103,15 @@ Status GuestStream::limit_reads() {
 }
 
 Status GuestStream::fill_until(Clock::time_point deadline) {
+  using protocol::Eagerness;
   const Clock::time_point start = Clock::now();
+  auto took = [&start] { return static_cast<std::uint64_t>((Clock::now() - start) / 1us); };
   const Eagerness::Way way = eagerness_.begin();
-  if (way == Eagerness::Way::kAsk) {
-    const Clock::time_point enough = std::min(start + Eagerness::kQuick, deadline);
-    while (Clock::now() < enough) {
-      CARREL_ASSIGN(bool some, read_some(MSG_DONTWAIT));
-      if (some) {
-        eagerness_.note(Clock::duration::zero(), way);
-        return {};
-      }
+  while (way == Eagerness::Way::kAsk && took() < Eagerness::kLongest && Clock::now() < deadline) {
+    CARREL_ASSIGN(bool some, read_some(MSG_DONTWAIT));
+    if (some) {
+      eagerness_.note(0, way);
+      return {};
     }
   }
   bool some = false;
@@ -142,7 +125,7 @@ Status GuestStream::fill_until(Clock::time_point deadline) {
       CARREL_ASSIGN(some, read_some(0));
     }
   }
-  eagerness_.note(Clock::now() - start, way);
+  eagerness_.note(took(), way);
   return {};
 }
 

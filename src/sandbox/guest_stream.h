@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "protocol/eagerness.h"
 #include "protocol/frame.h"
 
 namespace carrel::sandbox {
@@ -18,27 +19,6 @@ struct GuestFrame {
   std::uint32_t channel = 0;
   protocol::FrameType type = protocol::FrameType::kHello;
   std::string payload;
-};
-
-// When it is worth while to ask again and again for an answer instead of sleeping until it comes. A
-// sleeper costs both sides more than a builtin of a shell does; but who asks takes a processor from
-// others, perhaps from the guest itself. So it is done only after an answer that came quickly, for
-// a short time, and after it was in vain not again for more and more answers.
-class Eagerness {
- public:
-  static constexpr std::chrono::microseconds kQuick{120};
-
-  enum class Way { kSleep, kAsk };
-
-  // How to wait for the next answer.
-  Way begin();
-  // How long the answer took, and how it was waited for.
-  void note(std::chrono::steady_clock::duration took, Way way);
-
- private:
-  bool quick_ = false;
-  unsigned pause_ = 0;   // for how many answers it is not to be done
-  unsigned failed_ = 0;  // how often it was in vain, since it last was not
 };
 
 // The host's end of the stream to a guest. Reading is bounded by kMaxGuestPayload; a frame that is
@@ -75,7 +55,7 @@ class GuestStream {
   Status limit_reads();
 
   UniqueFd fd_;
-  Eagerness eagerness_;
+  protocol::Eagerness eagerness_;
   bool limited_ = false;  // see limit_reads
   std::chrono::milliseconds patience_{20'000};
   std::unique_ptr<char[]> piece_;  // what one read takes; not touched before it is needed

@@ -145,34 +145,6 @@ TEST(GuestStream, FillUntilTellsThatTheGuestIsGone) {
   EXPECT_EQ(status.error().code, Code::kGone);
 }
 
-TEST(Eagerness, FollowsAnswersThatCameQuickly) {
-  Eagerness eagerness;
-  EXPECT_EQ(eagerness.begin(), Eagerness::Way::kSleep);
-  eagerness.note(std::chrono::milliseconds(5), Eagerness::Way::kSleep);
-  EXPECT_EQ(eagerness.begin(), Eagerness::Way::kSleep);
-  eagerness.note(std::chrono::microseconds(50), Eagerness::Way::kSleep);
-  for (int i = 0; i < 10; ++i) {
-    EXPECT_EQ(eagerness.begin(), Eagerness::Way::kAsk);
-    eagerness.note(std::chrono::microseconds(50), Eagerness::Way::kAsk);
-  }
-  eagerness.note(std::chrono::milliseconds(5), Eagerness::Way::kAsk);
-  EXPECT_EQ(eagerness.begin(), Eagerness::Way::kSleep);
-}
-
-TEST(Eagerness, IsTriedLessAndLessWhereItIsInVain) {
-  Eagerness eagerness;
-  int tries = 0;
-  for (int i = 0; i < 10'000; ++i) {
-    // Alone it is quick; asking takes the processor that the guest would need.
-    const Eagerness::Way way = eagerness.begin();
-    const bool asked = way == Eagerness::Way::kAsk;
-    tries += asked ? 1 : 0;
-    eagerness.note(std::chrono::microseconds(asked ? 300 : 60), way);
-  }
-  EXPECT_GT(tries, 3);
-  EXPECT_LT(tries, 25);
-}
-
 TEST(GuestStream, LargestFrameOfAGuestIsReadAndALargerOneIsMalformed) {
   auto [stream, guest] = StreamAndGuest::make();
   const std::string large(protocol::kMaxGuestPayload, 'g');

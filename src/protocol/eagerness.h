@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+
+namespace carrel::protocol {
+
+// When it is worth while for an end of the stream to ask for the next frame again and again instead
+// of sleeping until it comes. To wake a sleeper on a processor that sleeps, too, takes longer than
+// a builtin of a shell does; but who asks keeps a processor from others, perhaps from the one who
+// is to answer. So it is tried only after a frame that came soon, for a short time, and after it
+// was in vain not again for more and more frames. Times are in microseconds.
+class Eagerness {
+ public:
+  static constexpr std::uint64_t kLongest = 150;  // to ask
+  static constexpr std::uint64_t kSoon = 500;     // to sleep, where asking may be better
+
+  enum class Way { kSleep, kAsk };
+
+  // How to wait for the next frame.
+  Way begin() {
+    if (pause_ > 0) {
+      --pause_;
+      return Way::kSleep;
+    }
+    return soon_ ? Way::kAsk : Way::kSleep;
+  }
+
+  // How long it took to come, and how it was waited for.
+  void note(std::uint64_t took, Way way) {
+    soon_ = took < kSoon;
+    if (way == Way::kSleep) {
+      return;
+    }
+    if (took < kLongest) {
+      failed_ = 0;
+      return;
+    }
+    failed_ += failed_ < kMostFailed ? 1 : 0;
+    pause_ = 1U << failed_;
+  }
+
+ private:
+  static constexpr unsigned kMostFailed = 10;
+
+  bool soon_ = false;
+  unsigned pause_ = 0;   // for how many frames it is not to be tried
+  unsigned failed_ = 0;  // how often it was in vain, since it last was not
+};
+
+}  // namespace carrel::protocol
