@@ -251,10 +251,15 @@ int wait_for_news(Guest& guest, struct epoll_event* events, int most) {
   return count;
 }
 
-// Whether no process but the guest is left.
-bool nobody_left() {
+// Whether no process but the guest is left, and everybody was told how his command ended.
+bool is_over(const Guest& guest) {
+  for (const Client& client : guest.clients) {
+    if (client.used() && client.has_output()) {
+      return false;
+    }
+  }
   static ProcessRow rows[8];
-  return list_processes(rows, 8) <= 1;
+  return !any_running(guest) && list_processes(rows, 8) <= 1;
 }
 
 void flag_running(Guest& guest, std::uint8_t flag) {
@@ -321,7 +326,7 @@ void expire(Guest& guest) {
   if (guest.lease_deadline_us != 0 && now >= guest.lease_deadline_us) {
     _exit(3);
   }
-  if (guest.shutdown_deadline_us != 0 && (now >= guest.shutdown_deadline_us || nobody_left())) {
+  if (guest.shutdown_deadline_us != 0 && (now >= guest.shutdown_deadline_us || is_over(guest))) {
     _exit(0);
   }
   for (std::uint32_t i = 0; i < kMaxCommands; ++i) {

@@ -73,7 +73,7 @@ FeatureText text_of(Feature feature) {
     case Feature::kPivotRoot:
       return {"pivot_root", "the host's tree is out of reach"};
     case Feature::kInnerNamespace:
-      return {"inner_namespace", "mounts are locked and no namespaces are made inside"};
+      return {"inner_namespace", "no capability inside counts for what was made outside"};
     case Feature::kTimeNamespace:
       return {"time_namespace", "clocks of its own"};
     case Feature::kCloneIntoCgroup:
