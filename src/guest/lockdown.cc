@@ -101,6 +101,27 @@ bool limit(int resource, std::uint64_t value, Failure& failure) {
   return true;
 }
 
+// Leaves this process so many of the processors that it may use, the one that it runs on first:
+// to move to another takes longer than everything else here.
+bool keep_to_processors(std::uint32_t count) {
+  std::uint64_t allowed[16] = {};  // 1024 processors
+  long size = syscall(SYS_sched_getaffinity, 0, sizeof allowed, allowed);
+  unsigned here = 0;
+  if (size <= 0 || syscall(SYS_getcpu, &here, nullptr, nullptr) != 0) {
+    return errno == EINVAL;  // a host with more of them: no mask
+  }
+  std::uint64_t kept[16] = {};
+  const unsigned most = static_cast<unsigned>(size) * 8;
+  for (unsigned i = 0; i < most && count > 0; ++i) {
+    const unsigned processor = (here + i) % most;
+    if ((allowed[processor / 64] >> (processor % 64) & 1) != 0) {
+      kept[processor / 64] |= 1ULL << (processor % 64);
+      --count;
+    }
+  }
+  return syscall(SYS_sched_setaffinity, 0, static_cast<std::size_t>(size), kept) == 0;
+}
+
 bool allow_path(int ruleset, int directory, std::uint64_t rights) {
   LandlockPathBeneath rule{rights, directory};
   return syscall(kLandlockAddRule, ruleset, kLandlockPathBeneath, &rule, 0) == 0;
@@ -217,8 +238,7 @@ bool become_workload(const protocol::Boot& boot, int ruleset, Failure& failure) 
       !limit(RLIMIT_NICE, 0, failure)) {
     return false;
   }
-  if (boot.cpu_mask != 0 &&
-      syscall(SYS_sched_setaffinity, 0, sizeof boot.cpu_mask, &boot.cpu_mask) < 0) {
+  if (boot.cpus != 0 && !keep_to_processors(boot.cpus)) {
     return failure.at("set", "the processor mask", -errno);
   }
   // Not every processor has these switches; one that lacks them has nothing to disable.

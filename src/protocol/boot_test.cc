@@ -30,7 +30,7 @@ Boot some_boot() {
   boot.open_files = 4096;
   boot.file_bytes = 1ULL << 30;
   boot.memory_watch_bytes = 512ULL << 20;
-  boot.cpu_mask = 3;
+  boot.cpus = 3;
   boot.lease_ms = 1;
   boot.workdir = "/workspace";
   boot.environment = {2, kEnvironment};
@@ -102,7 +102,7 @@ TEST(Boot, IsReadBackAsWritten) {
   EXPECT_EQ(parsed.open_files, 4096U);
   EXPECT_EQ(parsed.file_bytes, 1ULL << 30);
   EXPECT_EQ(parsed.memory_watch_bytes, 512ULL << 20);
-  EXPECT_EQ(parsed.cpu_mask, 3U);
+  EXPECT_EQ(parsed.cpus, 3U);
   EXPECT_EQ(parsed.lease_ms, 1U);
   EXPECT_EQ(parsed.workdir, "/workspace");
   EXPECT_EQ(parsed.environment.data, kEnvironment);

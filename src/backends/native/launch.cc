@@ -69,22 +69,6 @@ std::string_view bytes_of(const kernel::SeccompProgram& program) {
           program.instructions.size() * sizeof(program.instructions[0])};
 }
 
-std::uint64_t cpu_mask(std::uint32_t cpu_millis) {
-  std::uint64_t allowed = 0;
-  if (::syscall(SYS_sched_getaffinity, 0, sizeof allowed, &allowed) < 0) {
-    return 0;  // more than 64 processors: no mask
-  }
-  std::uint32_t wanted = (cpu_millis + 999) / 1000;
-  std::uint64_t mask = 0;
-  for (int i = 0; i < 64 && wanted > 0; ++i) {
-    if ((allowed >> i & 1) != 0) {
-      mask |= 1ULL << i;
-      --wanted;
-    }
-  }
-  return mask;
-}
-
 // CRITICAL: id 0 stays unmapped. /proc shows an undumpable process as owned by the root of its
 // namespace; if that were the workload's own id, the guest's files there would be the workload's.
 std::string id_map(std::uint32_t outside) {
@@ -223,7 +207,7 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
     boot.memory_watch_bytes = spec.limits.memory_bytes;
   }
   if (facts.cgroup.cpu == kernel::CgroupSource::kNone) {
-    boot.cpu_mask = cpu_mask(spec.limits.cpu_millis);
+    boot.cpus = (spec.limits.cpu_millis + 999) / 1000;
   }
   boot.lease_ms = request.lease_ms;
   boot.workdir = spec.workdir;
