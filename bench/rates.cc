@@ -70,9 +70,10 @@ Result<int> work_in_library(const std::string& home_path, double end) {
   job.command.timeout = job.spec.limits.timeout;
   sandbox::CommandIo io;
   io.output = [](protocol::Stream, std::string_view) -> Status { return {}; };
+  native::OwnNursery nursery;
   int finished = 0;
   while (now_ms() < end) {
-    CARREL_ASSIGN(sandbox::ExecResult result, native::run_once(home, job, io, {}));
+    CARREL_ASSIGN(sandbox::ExecResult result, native::run_once(home, job, io, {}, &nursery));
     if (!result.success()) {
       return Error{Code::kSystem, 0, "a sandbox ended with: " + result.reason, {}};
     }

@@ -3,35 +3,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "guest/network.h"
+
 namespace carrel::guest {
 
 namespace {
-
-bool bring_up_loopback() {
-  int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) {
-    return false;
-  }
-  struct ifreq request {};
-  request.ifr_name[0] = 'l';
-  request.ifr_name[1] = 'o';
-  request.ifr_flags = IFF_UP | IFF_RUNNING;
-  bool up = ioctl(fd, SIOCSIFFLAGS, &request) == 0;
-  close(fd);
-  return up;
-}
 
 void say(std::uint32_t& word) {
   __atomic_store_n(&word, 1U, __ATOMIC_RELEASE);
@@ -54,7 +39,7 @@ void wait_for(std::uint32_t& word) {
 int Helper::run(void* helper) {
   Helper& self = *static_cast<Helper*>(helper);
   prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-  self.make_network();
+  self.open_network();
   say(self.network_made_);
   while (!was_said(self.may_detach_)) {
     wait_for(self.may_detach_);
@@ -67,8 +52,8 @@ int Helper::run(void* helper) {
   return 0;
 }
 
-void Helper::make_network() {
-  if (unshare(CLONE_NEWNET) == 0 && bring_up_loopback()) {
+void Helper::open_network() {
+  if (make_network()) {
     network_ = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
   }
   network_error_ = network_ < 0 ? errno : 0;

@@ -24,7 +24,7 @@ class Helper {
 
  private:
   static int run(void* helper);
-  void make_network();
+  void open_network();
 
   pid_t pid_ = 0;
   std::uint32_t network_made_ = 0;  // words that one process waits for the other to say

@@ -35,10 +35,9 @@ bool load_filter(std::string_view bytes, Failure& failure) {
   return true;
 }
 
-// The same id in both namespaces.
-bool write_id_map(const char* path, std::uint32_t id) {
+bool write_id_map(const char* path, std::uint32_t inner, std::uint32_t outer) {
   Text<64> map;
-  map.add_number(id).add(" ").add_number(id).add(" 1");
+  map.add_number(inner).add(" ").add_number(outer).add(" 1");
   return write_file(AT_FDCWD, path, map.view()) == 0;
 }
 
@@ -166,8 +165,8 @@ bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, protocol::Clock
   }
   clocks = own_time ? protocol::Clocks::kOwn : protocol::Clocks::kHosts;
   if (write_file(AT_FDCWD, "/proc/self/setgroups", "deny") != 0 ||
-      !write_id_map("/proc/self/gid_map", boot.gid) ||
-      !write_id_map("/proc/self/uid_map", boot.uid)) {
+      !write_id_map("/proc/self/gid_map", boot.gid, boot.outer_gid) ||
+      !write_id_map("/proc/self/uid_map", boot.uid, boot.outer_uid)) {
     return failure.at("map", "the inner user", -errno);
   }
   // CRITICAL: a user namespace is the only one that can be made without a capability, and here is

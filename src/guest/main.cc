@@ -13,6 +13,8 @@
 #include "guest/command.h"
 #include "guest/helper.h"
 #include "guest/lockdown.h"
+#include "guest/maker.h"
+#include "guest/nursery.h"
 #include "guest/root.h"
 #include "guest/runtime.h"
 #include "guest/server.h"
@@ -23,86 +25,6 @@
 // the stream of its maker, and builds the room around itself.
 namespace carrel::guest {
 namespace {
-
-constexpr int kControl = 3;
-
-struct Received {
-  char* payload = nullptr;
-  std::size_t size = 0;
-  int descriptors[protocol::kMaxBootDescriptors];
-  std::size_t count = 0;
-};
-
-bool read_exactly(void* out, std::size_t size) {
-  char* at = static_cast<char*>(out);
-  while (size > 0) {
-    ssize_t n = read(kControl, at, size);
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n <= 0) {
-      return false;
-    }
-    at += n;
-    size -= static_cast<std::size_t>(n);
-  }
-  return true;
-}
-
-// A frame of this type; its header carries the descriptors.
-bool receive(protocol::FrameType type, Received& frame) {
-  unsigned char head[protocol::kHeaderSize];
-  struct iovec data {head, sizeof head};
-  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof frame.descriptors)];
-  struct msghdr message {};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  if (recvmsg(kControl, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL) !=
-      static_cast<ssize_t>(sizeof head)) {
-    return false;
-  }
-  if (struct cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr) {
-    frame.count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    memcpy(frame.descriptors, CMSG_DATA(header), frame.count * sizeof(int));
-  }
-  protocol::FrameHeader header;
-  if (!protocol::parse_header(std::span<const unsigned char, protocol::kHeaderSize>(head),
-                              protocol::kMaxPayload, header) ||
-      header.type != type) {
-    return false;
-  }
-  frame.size = header.size;
-  frame.payload = static_cast<char*>(malloc(frame.size + 1));
-  return frame.payload != nullptr && read_exactly(frame.payload, frame.size);
-}
-
-[[noreturn]] void give_up(const Failure& failure) {
-  Text<600> text;
-  text.add(failure.step).add(" ").add(failure.object);
-  if (failure.error_number == ENOSYS && !missing_call().empty()) {
-    text.add(" without ").add(missing_call());
-  }
-  unsigned char buffer[protocol::kHeaderSize + 700];
-  protocol::Writer writer(std::span<unsigned char>(buffer).subspan(protocol::kHeaderSize));
-  writer.u32(static_cast<std::uint32_t>(failure.error_number));
-  writer.bytes(text.view());
-  protocol::FrameHeader header{static_cast<std::uint32_t>(writer.size()), 0,
-                               protocol::FrameType::kBootFailed};
-  protocol::write_header(header, std::span<unsigned char, protocol::kHeaderSize>(
-                                     buffer, protocol::kHeaderSize));
-  write_whole(kControl,
-              {reinterpret_cast<const char*>(buffer), protocol::kHeaderSize + writer.size()});
-  // The maker may still be writing. It would get an error for that instead of this answer, so the
-  // guest waits until it has read it and closes the stream, or ends the guest.
-  char rest[512];
-  ssize_t n;
-  do {
-    n = read(kControl, rest, sizeof rest);
-  } while (n > 0 || (n < 0 && errno == EINTR));
-  _exit(1);
-}
 
 // Takes what came with the boot frame: the listener, and the files of the control groups. The guest
 // joins its own groups here, before the namespace that makes the outside invisible.
@@ -145,44 +67,66 @@ bool watch_signals(Guest& guest, Failure& failure) {
   return true;
 }
 
+// The room from its foundation, around a process that its maker has just cloned.
+bool build_room(Guest& guest, Helper& helper, Received& frame, Failure& failure) {
+  protocol::Plan plan;
+  if (!helper.begin(failure)) {
+    return false;
+  }
+  if (!receive(kControl, protocol::FrameType::kPlan, frame)) {
+    _exit(1);  // the maker is gone
+  }
+  if (!protocol::parse_plan(frame.view(), plan)) {
+    return failure.at("read", "the mount plan", -EBADMSG);
+  }
+  if (!watch_signals(guest, failure) || !build_root(plan, guest.root, failure)) {
+    return false;
+  }
+  helper.detach_host();
+  return true;
+}
+
+// What is left to be done in a process that comes from a nursery.
+bool complete_room(Guest& guest, Received& frame, Failure& failure) {
+  Received first;
+  protocol::Spawn spawn;
+  if (!receive(kControl, protocol::FrameType::kNursery, first)) {
+    _exit(1);
+  }
+  be_nursery(first, frame, spawn);
+  return watch_signals(guest, failure) && build_own(spawn.own, guest.root, failure);
+}
+
 int run() {
   static Guest guest;
   static Helper helper;
   Received plan_frame;
   Received boot_frame;
-  protocol::Plan plan;
   Failure failure;
+  const bool nursery = getpid() != 1;
   // CRITICAL: anywhere but in a room of its own this program would build one around others.
-  if (getpid() != 1) {
+  if (nursery && !in_own_user_namespace()) {
     return 1;
   }
   fcntl(kControl, F_SETFD, FD_CLOEXEC);
-  if (!helper.begin(failure)) {
-    give_up(failure);
-  }
-  if (!receive(protocol::FrameType::kPlan, plan_frame)) {
-    return 1;  // the maker is gone
-  }
-  bool built = protocol::parse_plan({plan_frame.payload, plan_frame.size}, plan)
-                   ? watch_signals(guest, failure) && build_root(plan, guest.root, failure)
-                   : failure.at("read", "the mount plan", -EBADMSG);
+  bool built = nursery ? complete_room(guest, plan_frame, failure)
+                       : build_room(guest, helper, plan_frame, failure);
   if (!built) {
     give_up(failure);
   }
-  helper.detach_host();
-  if (!receive(protocol::FrameType::kBoot, boot_frame)) {
+  if (!receive(kControl, protocol::FrameType::kBoot, boot_frame)) {
     return 1;
   }
-  if (!protocol::parse_boot({boot_frame.payload, boot_frame.size}, guest.boot) ||
+  if (!protocol::parse_boot(boot_frame.view(), guest.boot) ||
       boot_frame.count != guest.boot.own_join_descriptors + guest.boot.join_descriptors +
                               ((guest.boot.flags & protocol::kBootListener) != 0 ? 1U : 0U)) {
     failure.at("read", "the boot message", -EBADMSG);
     give_up(failure);
   }
-  built = take_descriptors(guest, boot_frame, failure) && helper.enter_network(failure) &&
-          set_up_identity(guest.boot, failure) &&
+  built = take_descriptors(guest, boot_frame, failure) &&
+          (nursery || helper.enter_network(failure)) && set_up_identity(guest.boot, failure) &&
           prepare_landlock(guest.boot, guest.root, guest.ruleset, failure) &&
-          helper.end(failure) && is_top(failure) &&
+          (nursery || helper.end(failure)) && is_top(failure) &&
           lock_in(guest.boot, guest.root, guest.clocks, failure);
   if (!built) {
     give_up(failure);

@@ -29,29 +29,48 @@ constexpr std::uint64_t kCoverAttributes =
 
 class RootBuilder {
  public:
-  RootBuilder(const protocol::Plan& plan, BuiltRoot& built, Failure& failure)
-      : plan_(plan), built_(built), failure_(failure) {}
+  RootBuilder(std::string_view staging, BuiltRoot& built, Failure& failure)
+      : staging_(staging), built_(built), failure_(failure) {}
 
-  bool run() {
-    // CRITICAL: without this, mounts made here would appear on the host.
-    if (int result = make_private(); result < 0) {
-      return failure_.at("make the mount tree private", "/", result);
-    }
-    umask(0);  // modes are meant as they are written; a command's own umask is set later
+  bool build_whole(std::string_view shared, std::string_view own) {
     // The root is attached last of the staged mounts: what is mounted on top of it would stay
     // reachable as "/..".
-    if (!follow_plan(Pass::kTmpfs)) {
+    return leave_host() && follow(own, Pass::kTmpfs) && begin_root() &&
+           follow(shared, Pass::kRest) && follow(own, Pass::kRest) && enter();
+  }
+
+  bool build_shared(std::string_view shared) {
+    if (!leave_host() || !begin_root() || !follow(shared, Pass::kRest) || !keep_proc() ||
+        !enter()) {
       return false;
     }
-    int root = make_tmpfs("size=4m,nr_inodes=4096,mode=0755");
+    if (remounts_) {
+      return failure_.at("build", "the shared part of a root", -ENOSYS);
+    }
+    return (chdir("/") == 0 && umount2(".", MNT_DETACH) == 0) ||
+           failure_.at("detach", "the host's tree", -errno);
+  }
+
+  bool build_own(std::string_view own) {
+    if (!follow(own, Pass::kTmpfs)) {
+      return false;
+    }
+    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0) {
-      return failure_.at("mount a tmpfs for the root on", plan_.staging, root);
+      return failure_.at("open", "/", -errno);
     }
     tree_.begin(root);
-    if (!follow_plan(Pass::kRest)) {
+    copied_ = true;
+    if (!follow(own, Pass::kRest)) {
       return false;
     }
-    return enter();
+    forget();
+    for (; staged_ > 0; --staged_) {
+      if (umount2(staging_.c_str(), MNT_DETACH) != 0) {
+        return failure_.at("clear", staging_.view(), -errno);
+      }
+    }
+    return true;
   }
 
  private:
@@ -61,8 +80,34 @@ class RootBuilder {
     int next = -1;     // one that is not used yet
   };
 
-  bool follow_plan(Pass pass) {
-    protocol::PlanReader steps(plan_.steps);
+  bool leave_host() {
+    // CRITICAL: without this, mounts made here would appear on the host.
+    if (int result = make_private(); result < 0) {
+      return failure_.at("make the mount tree private", "/", result);
+    }
+    umask(0);  // modes are meant as they are written; a command's own umask is set later
+    return true;
+  }
+
+  bool begin_root() {
+    int root = make_tmpfs("size=4m,nr_inodes=4096,mode=0755");
+    if (root < 0) {
+      return failure_.at("mount a tmpfs for the root on", staging_.view(), root);
+    }
+    tree_.begin(root);
+    return true;
+  }
+
+  // The host's proc with what is mounted in it: a copy without would show more than the original.
+  bool keep_proc() {
+    tree_.select("proc");
+    int proc = open_tree(AT_FDCWD, "/proc", kCloneTree | kNoFollow | kAtRecursive);
+    int result = proc < 0 ? proc : put(proc, 0, 0);
+    return result >= 0 || failure_.at("keep", "/proc", result);
+  }
+
+  bool follow(std::string_view plan, Pass pass) {
+    protocol::PlanReader steps(plan);
     MountStep step;
     while (steps.next(step)) {
       if ((step.kind == StepKind::kTmpfs) == (pass == Pass::kTmpfs) && !take(step)) {
@@ -108,11 +153,11 @@ class RootBuilder {
   // A new tmpfs. It is attached on top of the staging directory, because only an attached mount
   // can be cloned from; what is left there goes away with the host's tree.
   int make_tmpfs(const char* options) {
-    Name staging(plan_.staging);
-    if (mount("tmpfs", staging.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, options) != 0) {
+    if (mount("tmpfs", staging_.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, options) != 0) {
       return -errno;
     }
-    int fd = open(staging.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    ++staged_;
+    int fd = open(staging_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
     return fd < 0 ? -errno : fd;
   }
 
@@ -243,6 +288,10 @@ class RootBuilder {
     }
     if (mount < 0) {
       return failure_.at("mount proc at", step.path, mount);
+    }
+    // CRITICAL: what a copied root has there is the host's.
+    if (copied_ && umount2("/proc", MNT_DETACH) != 0) {
+      return failure_.at("detach", "the host's proc", -errno);
     }
     built_.proc_sys_user = openat(mount, "sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (built_.tmpfs[kGuestSlot] >= 0) {
@@ -402,8 +451,7 @@ class RootBuilder {
 
   // From here on the plan builds on `mount` instead of on the empty tmpfs.
   bool replace_root(const MountStep& step, int mount) {
-    Name staging(plan_.staging);
-    int target = open(staging.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int target = open(staging_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
     int result = target < 0 ? -errno : move_mount(mount, target, "");
     if (target >= 0) {
       close(target);
@@ -420,6 +468,11 @@ class RootBuilder {
     if (fchdir(tree_.root()) != 0 || syscall(SYS_pivot_root, ".", ".") != 0) {
       return failure_.at("move into", "the new root", -errno);
     }
+    forget();
+    return true;
+  }
+
+  void forget() {
     tree_.end();
     for (const Cover& cover : {empty_file_, empty_directory_}) {
       for (int fd : {cover.mounted, cover.next}) {
@@ -428,10 +481,9 @@ class RootBuilder {
         }
       }
     }
-    return true;
   }
 
-  const protocol::Plan& plan_;
+  Name staging_;
   BuiltRoot& built_;
   Failure& failure_;
   Tree tree_;
@@ -440,14 +492,27 @@ class RootBuilder {
   Cover empty_directory_;
   unsigned overlays_ = 0;
   unsigned texts_ = 0;
+  unsigned staged_ = 0;    // mounts on top of the staging directory
   bool remounts_ = false;  // the kernel has no mount_setattr
+  bool copied_ = false;    // the shared part was there
 };
 
 }  // namespace
 
 bool build_root(const protocol::Plan& plan, BuiltRoot& built, Failure& failure) {
-  RootBuilder builder(plan, built, failure);
-  return builder.run();
+  RootBuilder builder(plan.staging, built, failure);
+  return builder.build_whole(plan.shared, plan.own);
+}
+
+bool build_shared(const protocol::Nursery& nursery, Failure& failure) {
+  BuiltRoot nothing;
+  RootBuilder builder(nursery.staging, nothing, failure);
+  return builder.build_shared(nursery.shared);
+}
+
+bool build_own(std::string_view own, BuiltRoot& built, Failure& failure) {
+  RootBuilder builder("/sys", built, failure);  // an empty directory in every room
+  return builder.build_own(own);
 }
 
 bool is_top(Failure& failure) {

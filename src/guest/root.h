@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <string_view>
 
 #include "guest/failure.h"
 #include "protocol/boot.h"
@@ -20,8 +21,14 @@ struct BuiltRoot {
 };
 
 // Builds the sandbox's root and moves into it. The host's tree is still mounted on top of it then:
-// see Helper::join(). Needs CAP_SYS_ADMIN in the guest's own user namespace.
+// see Helper::join(). Needs CAP_SYS_ADMIN in the guest's own user namespace, as the others do.
 bool build_root(const protocol::Plan& plan, BuiltRoot& built, Failure& failure);
+
+// The same in two halves. Builds the shared part and moves into it. CRITICAL: of the host's tree
+// its proc stays, because the kernel lets only those mount a proc who see one.
+bool build_shared(const protocol::Nursery& nursery, Failure& failure);
+// The rest, in a copy of that. Nothing is left of the host's tree.
+bool build_own(std::string_view own, BuiltRoot& built, Failure& failure);
 
 // Whether "/" has nothing above it.
 bool is_top(Failure& failure);

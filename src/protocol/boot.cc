@@ -35,14 +35,50 @@ bool parse_step(Reader& plan, MountStep& step) {
 
 void write_plan(Writer& writer, const Plan& plan) {
   writer.bytes(plan.staging);
-  writer.bytes(plan.steps);
+  writer.bytes(plan.shared);
+  writer.bytes(plan.own);
 }
 
 bool parse_plan(std::string_view payload, Plan& plan) {
   Reader reader({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
   plan.staging = reader.text(kMaxPath);
-  plan.steps = reader.bytes(kMaxPlan);
-  return reader.finished() && plan.staging.starts_with('/') && !plan.steps.empty();
+  plan.shared = reader.bytes(kMaxPlan);
+  plan.own = reader.bytes(kMaxPlan);
+  return reader.finished() && plan.staging.starts_with('/') && !plan.shared.empty() &&
+         !plan.own.empty();
+}
+
+void write_nursery(Writer& writer, const Nursery& nursery) {
+  writer.bytes(nursery.staging);
+  writer.bytes(nursery.shared);
+  writer.bytes(nursery.sources);
+}
+
+bool parse_nursery(std::string_view payload, Nursery& nursery) {
+  Reader reader({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
+  nursery.staging = reader.text(kMaxPath);
+  nursery.shared = reader.bytes(kMaxPlan);
+  nursery.sources = reader.bytes(kMaxSources);
+  return reader.finished() && nursery.staging.starts_with('/') && !nursery.shared.empty();
+}
+
+void write_spawn(Writer& writer, const Spawn& spawn) {
+  writer.bytes(spawn.shared);
+  writer.bytes(spawn.sources);
+  writer.bytes(spawn.own);
+  writer.u32(spawn.uid);
+  writer.u32(spawn.gid);
+}
+
+bool parse_spawn(std::string_view payload, Spawn& spawn) {
+  Reader reader({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
+  spawn.shared = reader.bytes(kMaxPlan);
+  spawn.sources = reader.bytes(kMaxSources);
+  spawn.own = reader.bytes(kMaxPlan);
+  spawn.uid = reader.u32();
+  spawn.gid = reader.u32();
+  return reader.finished() && !spawn.shared.empty() && !spawn.own.empty() &&
+         (spawn.uid == 0) == (spawn.gid == 0);
 }
 
 bool PlanReader::next(MountStep& step) {
@@ -63,6 +99,8 @@ void write_boot(Writer& writer, const Boot& boot) {
   writer.bytes(boot.hostname);
   writer.u32(boot.uid);
   writer.u32(boot.gid);
+  writer.u32(boot.outer_uid);
+  writer.u32(boot.outer_gid);
   writer.u32(boot.processes);
   writer.u32(boot.open_files);
   writer.u64(boot.file_bytes);
@@ -85,6 +123,8 @@ bool parse_boot(std::string_view payload, Boot& boot) {
   boot.hostname = reader.text(kMaxName);
   boot.uid = reader.u32();
   boot.gid = reader.u32();
+  boot.outer_uid = reader.u32();
+  boot.outer_gid = reader.u32();
   boot.processes = reader.u32();
   boot.open_files = reader.u32();
   boot.file_bytes = reader.u64();
@@ -100,7 +140,8 @@ bool parse_boot(std::string_view payload, Boot& boot) {
          (boot.flags & ~std::uint32_t{kBootAllFlags}) == 0 &&
          boot.own_join_descriptors <= kMaxJoin && boot.join_descriptors <= kMaxJoin &&
          !boot.workdir.empty() &&
-         boot.workdir.front() == '/' && boot.uid != 0 && boot.gid != 0 && boot.processes != 0 &&
+         boot.workdir.front() == '/' && boot.uid != 0 && boot.gid != 0 && boot.outer_uid != 0 &&
+         boot.outer_gid != 0 && boot.processes != 0 &&
          boot.open_files != 0 && boot.lease_ms <= kMaxTimeoutMs && !boot.guest_filter.empty() &&
          boot.guest_filter.size() % 8 == 0 && !boot.workload_filter.empty() &&
          boot.workload_filter.size() % 8 == 0;

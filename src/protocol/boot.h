@@ -66,13 +66,43 @@ void write_step(Writer& writer, const MountStep& step);
 // Reads the next step; false at the end, and when the plan is malformed (see Reader::ok).
 bool parse_step(Reader& plan, MountStep& step);
 
+// The root is made of two parts: what all sandboxes of one kind have alike, which is never written
+// to, and then what is a sandbox's own.
 struct Plan {
   std::string_view staging;  // an existing host directory to build the root on
-  std::string_view steps;    // MountSteps
+  std::string_view shared;   // MountSteps
+  std::string_view own;
 };
 
 void write_plan(Writer& writer, const Plan& plan);
 bool parse_plan(std::string_view payload, Plan& plan);
+
+// A guest that is told this builds only the shared part, and then forks the first processes of
+// sandboxes into copies of it.
+struct Nursery {
+  std::string_view staging;
+  std::string_view shared;
+  std::string_view sources;  // which files of the host were bound; only ever compared
+};
+
+void write_nursery(Writer& writer, const Nursery& nursery);
+bool parse_nursery(std::string_view payload, Nursery& nursery);
+
+// One of them, for whoever expects this shared part. With it comes the guest's end of its stream,
+// and perhaps the v2 control group that it is to be born in.
+struct Spawn {
+  std::string_view shared;
+  std::string_view sources;
+  std::string_view own;
+  std::uint32_t uid = 0;  // in the nursery's user namespace; zero: the nursery's own
+  std::uint32_t gid = 0;
+};
+
+inline constexpr std::size_t kMaxSources = 4096;
+inline constexpr std::size_t kMaxSpawnDescriptors = 2;
+
+void write_spawn(Writer& writer, const Spawn& spawn);
+bool parse_spawn(std::string_view payload, Spawn& spawn);
 
 // The steps of a plan, one after the other, and no more than kMaxSteps.
 class PlanReader {
@@ -106,6 +136,8 @@ struct Boot {
   std::string_view hostname;
   std::uint32_t uid = 0;      // inside
   std::uint32_t gid = 0;
+  std::uint32_t outer_uid = 0;  // in the user namespace that the mounts belong to
+  std::uint32_t outer_gid = 0;
   std::uint32_t processes = 0;    // RLIMIT_NPROC
   std::uint32_t open_files = 0;   // RLIMIT_NOFILE
   std::uint64_t file_bytes = 0;   // RLIMIT_FSIZE

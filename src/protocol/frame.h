@@ -30,6 +30,8 @@ enum class FrameType : std::uint16_t {
   kDetach = 12,      // the client leaves, the command goes on
   kPlan = 14,        // the first frame of all, from the one who made the guest: see boot.h
   kBoot = 13,        // the second
+  kNursery = 15,     // the first frame to a guest that is to make others: see boot.h
+  kSpawn = 16,       // to that one: make one
   // Guest to host.
   kWelcome = 64,     // version, sandbox id
   kStarted = 65,     // u64 command id, u32 pid
@@ -41,6 +43,7 @@ enum class FrameType : std::uint16_t {
   kStdinTaken = 73,  // u64: so many bytes of the command's stdin were taken since its start
   kReady = 71,       // the sandbox is locked down and listens: u32 Clocks
   kBootFailed = 72,  // u32 errno, text: which step, and of what
+  kSpawned = 74,     // from a nursery: u32 errno; without one comes the new process's descriptor
 };
 
 // No frame is larger. A command's text and environment are far below; output is sent in pieces.

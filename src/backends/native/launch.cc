@@ -69,101 +69,6 @@ std::string_view bytes_of(const kernel::SeccompProgram& program) {
           program.instructions.size() * sizeof(program.instructions[0])};
 }
 
-// CRITICAL: id 0 stays unmapped. /proc shows an undumpable process as owned by the root of its
-// namespace; if that were the workload's own id, the guest's files there would be the workload's.
-std::string id_map(std::uint32_t outside) {
-  return std::to_string(kInnerId) + " " + std::to_string(outside) + " 1";
-}
-
-// As root: the sandbox's own ids.
-Status write_maps(pid_t pid, std::uint32_t range) {
-  const std::string process = "/proc/" + std::to_string(pid);
-  CARREL_ASSIGN(UniqueFd directory, open_at(AT_FDCWD, process, O_PATH | O_DIRECTORY));
-  const std::string map = id_map(kFirstSandboxId + range * kIdsPerSandbox);
-  CARREL_TRY(write_value_at(directory.get(), "gid_map", map));
-  return write_value_at(directory.get(), "uid_map", map);
-}
-
-Status send_frame(int socket, protocol::FrameType type, std::string_view payload,
-                  const std::vector<int>& descriptors) {
-  std::array<unsigned char, protocol::kHeaderSize> head{};
-  protocol::write_header({static_cast<std::uint32_t>(payload.size()), 0, type}, head);
-  iovec data{head.data(), head.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(protocol::kMaxBootDescriptors * sizeof(int))>
-      control{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  if (!descriptors.empty()) {
-    const std::size_t size = descriptors.size() * sizeof(int);
-    message.msg_control = control.data();
-    message.msg_controllen = CMSG_SPACE(size);
-    auto* header = reinterpret_cast<cmsghdr*>(control.data());
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(size);
-    std::memcpy(CMSG_DATA(header), descriptors.data(), size);
-  }
-  if (::sendmsg(socket, &message, MSG_NOSIGNAL) != static_cast<ssize_t>(head.size())) {
-    return system_error("talk to the sandbox's guest");
-  }
-  return write_all(socket, payload);
-}
-
-Error clone_error(int reason) {
-  std::string hint = "run 'carrel doctor'";
-  if (reason == EPERM || reason == EACCES) {
-    hint = "this host does not let you make user namespaces: run 'carrel doctor'";
-  } else if (reason == ENOSPC || reason == EUSERS) {
-    hint = "a limit of /proc/sys/user/max_*_namespaces is reached: run 'carrel doctor'";
-  }
-  return Error{Code::kUnsupported, reason, "Failed to create sandbox: cannot make its namespaces",
-               hint};
-}
-
-// "Go" for the child: its ids are mapped, and this is the program that it becomes.
-Status send_image(int socket, int image) {
-  char byte = 'g';
-  iovec data{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  auto* header = reinterpret_cast<cmsghdr*>(control.data());
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &image, sizeof image);
-  if (::sendmsg(socket, &message, MSG_NOSIGNAL) != 1) {
-    return system_error("start the sandbox's first process");
-  }
-  return {};
-}
-
-Error child_error(const ChildFailure& failure) {
-  const char* step = "execute the guest";
-  switch (failure.step) {
-    case ChildStep::kPriority:
-      step = "give up the real-time priority";
-      break;
-    case ChildStep::kMaps:
-      step = "map its user id";
-      break;
-    case ChildStep::kIdentity:
-      step = "take the sandbox's user id";
-      break;
-    case ChildStep::kDescriptors:
-      step = "prepare the guest's descriptors";
-      break;
-    case ChildStep::kExecute:
-      break;
-  }
-  return Error{Code::kUnsupported, failure.error_number,
-               std::string("Failed to create sandbox: cannot ") + step, "run 'carrel doctor'"};
-}
-
 const kernel::SeccompProgram& workload_filter() {
   static const kernel::SeccompProgram program = kernel::compile(policy::workload_syscalls());
   return program;
@@ -175,15 +80,15 @@ const kernel::SeccompProgram& guest_filter() {
 }
 
 std::string encode_plan(const MountPlan& plan) {
-  std::string payload(plan.staging.size() + plan.steps.size() + 64, '\0');
+  std::string payload(plan.staging.size() + plan.shared.size() + plan.own.size() + 64, '\0');
   protocol::Writer writer({reinterpret_cast<unsigned char*>(payload.data()), payload.size()});
-  protocol::write_plan(writer, {plan.staging, plan.steps});
+  protocol::write_plan(writer, {plan.staging, plan.shared, plan.own});
   payload.resize(writer.size());
   return payload;
 }
 
 std::string encode_boot(const LaunchRequest& request, const SandboxGroups& groups,
-                        const EnforcementFacts& facts) {
+                        const EnforcementFacts& facts, std::uint32_t outer_id) {
   const policy::Spec& spec = request.spec;
   protocol::Boot boot;
   boot.id = request.id;
@@ -196,6 +101,8 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
   boot.hostname = spec.hostname;
   boot.uid = kInnerId;
   boot.gid = kInnerId;
+  boot.outer_uid = outer_id;
+  boot.outer_gid = outer_id;
   // The guest, the spawner and a minder count too: they have the same user.
   boot.processes = spec.limits.pids + (request.lifetime == Lifetime::kOneShot ? 1 : 3);
   if (facts.cgroup.pids != kernel::CgroupSource::kNone) {
@@ -260,20 +167,7 @@ std::uint32_t usable_cpus() {
   return static_cast<std::uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));  // over 1024
 }
 
-bool is_real_time() {
-  const int policy = ::sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
-  return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
-}
-
 }  // namespace
-
-// What the child uses of its parent's memory.
-struct ChildMemory {
-  std::string uid_map;
-  std::string gid_map;
-  ChildPlan plan;
-  ChildStack stack;
-};
 
 Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& spec, Look look,
                                 KeepersScope keepers) {
@@ -296,69 +190,37 @@ Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& s
 }
 
 Launch::Launch(storage::Home& home, LaunchRequest request)
-    : home_(&home), request_(std::move(request)), memory_(std::make_unique<ChildMemory>()) {}
+    : home_(&home), request_(std::move(request)) {}
 
 Launch::Launch(Launch&& other) noexcept
     : home_(other.home_),
       request_(std::move(other.request_)),
-      pid_(std::exchange(other.pid_, 0)),
-      pidfd_(std::move(other.pidfd_)),
-      stream_(std::move(other.stream_)),
-      report_(std::move(other.report_)),
-      memory_(std::move(other.memory_)),
-      id_range_(std::exchange(other.id_range_, std::nullopt)) {}
+      made_(std::move(other.made_)),
+      lent_(std::move(other.lent_)),
+      id_range_(std::exchange(other.id_range_, std::nullopt)) {
+  other.made_.reset();
+  other.lent_.reset();
+}
 
 Launch::~Launch() {
-  if (pid_ > 0) {
-    ::kill(pid_, SIGKILL);
-    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
+  made_.reset();  // no process has the ids any more when they are given back
+  if (lent_.has_value()) {
+    end_process(lent_->pidfd.get());
   }
   if (id_range_.has_value()) {
     home_->release_ids_of(request_.id);
   }
 }
 
-Status Launch::clone(int into) {
-  std::array<int, 2> stream{};
-  std::array<int, 2> report{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, stream.data()) != 0) {
-    return system_error("make the sandbox's stream");
-  }
-  stream_.reset(stream[0]);
-  UniqueFd guest_end(stream[1]);
-  if (::pipe2(report.data(), O_CLOEXEC) != 0) {
-    return system_error("make the sandbox's stream");
-  }
-  report_.reset(report[0]);
-  UniqueFd report_write(report[1]);
-  ChildPlan& plan = memory_->plan;
-  plan.control = guest_end.get();
-  plan.report = report_write.get();
-  plan.drop_groups = ::geteuid() == 0;
-  if (::geteuid() != 0) {
-    plan.uid_map = memory_->uid_map = id_map(::geteuid());
-    plan.gid_map = memory_->gid_map = id_map(::getegid());
-  }
-  plan.real_time = is_real_time();
-  CloneRequest request;
-  request.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
-                  CLONE_CLEAR_SIGHAND;
-  request.cgroup = into;
-  const Cloned cloned = clone_guest(request, plan, memory_->stack);
-  if (cloned.pid < 0) {
-    return clone_error(-cloned.pid);
-  }
-  pid_ = cloned.pid;
-  pidfd_.reset(cloned.pidfd);
-  // CRITICAL: it still waits for its program. Later, what it had forked would stay outside.
-  if (into >= 0 && !cloned.in_group) {
-    return write_value_at(into, "cgroup.procs", std::to_string(pid_));
+// As root each sandbox has its own.
+Status Launch::claim_ids() {
+  if (::geteuid() == 0 && !id_range_.has_value()) {
+    CARREL_ASSIGN(id_range_, home_->claim_ids(request_.id, kIdRanges));
   }
   return {};
 }
 
-Status Launch::send_plan() {
+Result<MountPlan> Launch::plan() const {
   Identity identity;
   identity.uid = kInnerId;
   identity.gid = kInnerId;
@@ -366,75 +228,91 @@ Status Launch::send_plan() {
   identity.boot_id = storage::make_id();
   identity.boot_time = ::time(nullptr);
   identity.cpus = std::min(usable_cpus(), (request_.spec.limits.cpu_millis + 999) / 1000);
-  CARREL_ASSIGN(MountPlan plan,
-                plan_mounts(request_.spec, look_at_host(), identity, request_.lifetime));
-  return send_frame(stream_.get(), protocol::FrameType::kPlan, encode_plan(plan), {});
+  return plan_mounts(request_.spec, look_at_host(), identity, request_.lifetime);
 }
 
-Result<Launch> Launch::begin(storage::Home& home, LaunchRequest request, int clone_into) {
+Status Launch::borrow(Lender& lender, int into) {
+  CARREL_TRY(claim_ids());
+  CARREL_ASSIGN(MountPlan mounts, plan());
+  lent_ = lender.lend({mounts, id_range_, into});
+  return {};
+}
+
+Status Launch::make(int into) {
+  CARREL_ASSIGN(GuestProcess process, GuestProcess::clone(Role::kRoom, into));
+  made_.emplace(std::move(process));
+  auto start = [&]() -> Status {
+    CARREL_TRY(claim_ids());
+    if (id_range_.has_value()) {
+      CARREL_TRY(made_->map_ids(id_map(kFirstSandboxId + *id_range_ * kIdsPerSandbox)));
+    }
+    CARREL_TRY(made_->execute());
+    CARREL_ASSIGN(MountPlan mounts, plan());
+    return made_->send(protocol::FrameType::kPlan, encode_plan(mounts), {});
+  };
+  Status started = start();
+  return started.ok() ? started : made_->settle(std::move(started));
+}
+
+Result<Launch> Launch::begin(storage::Home& home, LaunchRequest request, int clone_into,
+                             Lender* lender) {
   CARREL_TRY(check_image(request.spec));
   Launch launch(home, std::move(request));
-  CARREL_TRY(launch.clone(clone_into));
-  auto start = [&]() -> Status {
-    if (::geteuid() == 0) {
-      CARREL_ASSIGN(launch.id_range_, home.claim_ids(launch.request_.id, kIdRanges));
-      CARREL_TRY(write_maps(launch.pid_, *launch.id_range_));
-    }
-    CARREL_ASSIGN(UniqueFd image, guest::open_image());
-    CARREL_TRY(send_image(launch.stream_.get(), image.get()));
-    return launch.send_plan();
-  };
-  if (Status started = start(); !started.ok()) {
-    return launch.settle(std::move(started)).error();
+  if (lender != nullptr) {
+    CARREL_TRY(launch.borrow(*lender, clone_into));
+  }
+  if (!launch.lent_.has_value()) {
+    CARREL_TRY(launch.make(clone_into));
   }
   return launch;
 }
 
-// Waits until the child has executed the guest, which ends the use of this process's memory; the
-// child may know better why something failed.
-Status Launch::settle(Status so_far) {
-  if (!so_far.ok()) {
-    stream_.reset();  // a child that still waits gives up
-  }
-  constexpr int kExecuteMs = 10'000;
-  pollfd executed{report_.get(), POLLIN, 0};
-  if (::poll(&executed, 1, kExecuteMs) == 0) {  // somebody on the host stopped it
-    return Error{Code::kTimeout, 0, "Failed to create sandbox: its first process hangs", {}};
-  }
-  ChildFailure failure{};
-  ssize_t told;
-  do {
-    told = ::read(report_.get(), &failure, sizeof failure);
-  } while (told < 0 && errno == EINTR);
-  return told == static_cast<ssize_t>(sizeof failure) ? Status(child_error(failure)) : so_far;
+Status Launch::tell(std::string_view boot, const std::vector<int>& descriptors) {
+  return made_.has_value()
+             ? made_->settle(made_->send(protocol::FrameType::kBoot, boot, descriptors))
+             : send_frame(lent_->stream.get(), protocol::FrameType::kBoot, boot, descriptors);
 }
 
 Result<Launched> Launch::finish(const HostSetup& host, SandboxGroups groups) {
   const EnforcementFacts facts = facts_of(host, groups, request_.lifetime);
-  auto tell = [&]() -> Status {
-    CARREL_TRY(check_required(request_.spec, facts));
-    std::vector<int> descriptors;
-    if (request_.listener.valid()) {
-      descriptors.push_back(request_.listener.get());
+  if (Status enforceable = check_required(request_.spec, facts); !enforceable.ok()) {
+    return made_.has_value() ? made_->settle(std::move(enforceable)).error() : enforceable.error();
+  }
+  std::vector<int> descriptors;
+  if (request_.listener.valid()) {
+    descriptors.push_back(request_.listener.get());
+  }
+  for (const std::vector<UniqueFd>* files : {&groups.join, &groups.work_join}) {
+    for (const UniqueFd& fd : *files) {
+      descriptors.push_back(fd.get());
     }
-    for (const std::vector<UniqueFd>* files : {&groups.join, &groups.work_join}) {
-      for (const UniqueFd& fd : *files) {
-        descriptors.push_back(fd.get());
-      }
-    }
-    return send_frame(stream_.get(), protocol::FrameType::kBoot,
-                      encode_boot(request_, groups, facts), descriptors);
-  };
-  CARREL_TRY(settle(tell()));
+  }
+  const std::uint32_t outer =
+      lent_.has_value() && id_range_.has_value() ? id_in_nursery(*id_range_) : kInnerId;
+  CARREL_TRY(tell(encode_boot(request_, groups, facts, outer), descriptors));
   Launched launched;
   launched.id = request_.id;
-  launched.pid = std::exchange(pid_, 0);
-  launched.pidfd = std::move(pidfd_);
-  launched.stream = sandbox::GuestStream(std::move(stream_));
+  if (made_.has_value()) {
+    GuestProcess::Taken taken = made_->take();
+    launched.pid = taken.pid;
+    launched.pidfd = std::move(taken.pidfd);
+    launched.stream = sandbox::GuestStream(std::move(taken.stream));
+  } else {
+    launched.pidfd = std::move(lent_->pidfd);
+    launched.stream = sandbox::GuestStream(std::move(lent_->stream));
+    lent_.reset();
+  }
   launched.groups = std::move(groups);
   launched.id_range = std::exchange(id_range_, std::nullopt);
   launched.enforcement = describe(request_.spec, facts);
   return launched;
+}
+
+void end_process(int pidfd) {
+  ::syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0);
+  pollfd ended{pidfd, POLLIN, 0};
+  while (::poll(&ended, 1, -1) < 0 && errno == EINTR) {
+  }
 }
 
 Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchRequest request) {

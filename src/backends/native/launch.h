@@ -3,14 +3,15 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "backends/native/enforcement.h"
 #include "backends/native/groups.h"
+#include "backends/native/guest_process.h"
 #include "backends/native/mount_plan.h"
+#include "backends/native/nursery.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "kernel/cgroup.h"
@@ -24,7 +25,7 @@ namespace carrel::native {
 // Whether that went well is the next thing that `stream` says.
 struct Launched {
   std::string id;
-  pid_t pid = 0;
+  pid_t pid = 0;  // 0: it is not this process's child
   UniqueFd pidfd;
   sandbox::GuestStream stream;
   SandboxGroups groups;
@@ -55,15 +56,14 @@ Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& s
                                 Look look = Look::kWhole,
                                 KeepersScope keepers = KeepersScope::kLeave);
 
-struct ChildMemory;
-
 // A sandbox on its way, in the order of docs/decisions/0003. Its destructor ends one that was not
 // finished; nothing is left behind.
 class Launch {
  public:
-  // Clones the first process, into a v2 control group unless that is -1, and has it begin to build
-  // its root, which takes it longer than everything else.
-  static Result<Launch> begin(storage::Home& home, LaunchRequest request, int clone_into);
+  // Gets a first process, in a v2 control group unless that is -1, and has it begin to build its
+  // root, which takes it longer than everything else. The lender, if there is one, is asked first.
+  static Result<Launch> begin(storage::Home& home, LaunchRequest request, int clone_into,
+                              Lender* lender = nullptr);
   // Tells it the rest. A protection that the spec requires and this host cannot give is
   // kUnsupported.
   Result<Launched> finish(const HostSetup& host, SandboxGroups groups);
@@ -76,22 +76,25 @@ class Launch {
 
  private:
   Launch(storage::Home& home, LaunchRequest request);
-  Status clone(int into);
-  Status send_plan();
-  Status settle(Status so_far);
+  Status claim_ids();
+  [[nodiscard]] Result<MountPlan> plan() const;
+  Status borrow(Lender& lender, int into);
+  Status make(int into);
+  Status tell(std::string_view boot, const std::vector<int>& descriptors);
 
   storage::Home* home_;
   LaunchRequest request_;
-  pid_t pid_ = 0;
-  UniqueFd pidfd_;
-  UniqueFd stream_;
-  UniqueFd report_;
-  std::unique_ptr<ChildMemory> memory_;  // until it has executed the guest
+  // One of the two.
+  std::optional<GuestProcess> made_;
+  std::optional<LentProcess> lent_;
   std::optional<std::uint32_t> id_range_;
 };
 
 // All of it at once, with the guest in its groups from its birth.
 Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchRequest request);
+
+// Ends a process and waits until it is gone.
+void end_process(int pidfd);
 
 // Gives back what belongs to a sandbox of this id beside its processes: control groups and ids.
 // Processes that are still in its groups are ended first.

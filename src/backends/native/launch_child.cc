@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <initializer_list>
+#include <span>
 
 #include "kernel/descriptors_child.h"
 #include "kernel/raw_call_child.h"
@@ -122,16 +123,19 @@ int wait_for_image(int control) {
 
 // The guest is not root in its namespace, so it keeps capabilities across exec only as ambient
 // ones. These are what it builds the room with; it gives them up when that is done.
-long keep_capabilities() {
-  constexpr int kKept[] = {CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_SETPCAP, CAP_DAC_OVERRIDE};
+long keep_capabilities(const ChildPlan& plan) {
+  constexpr int kAll[] = {CAP_SYS_ADMIN,    CAP_NET_ADMIN, CAP_SETPCAP,
+                          CAP_DAC_OVERRIDE, CAP_SETUID,    CAP_SETGID};
+  constexpr std::size_t kCount = sizeof kAll / sizeof kAll[0];
+  const std::span<const int> kept(&kAll[0], plan.changes_ids ? kCount : kCount - 2);
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct sets[2] = {};
-  for (int capability : kKept) {
+  for (int capability : kept) {
     __user_cap_data_struct& set = sets[capability / 32];
     set.effective = set.permitted = set.inheritable |= 1U << (capability % 32);
   }
   long result = raw_call(SYS_capset, &header, &sets[0]);
-  for (int capability : kKept) {
+  for (int capability : kept) {
     result = result != 0 ? result
                          : raw_call(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability);
   }
@@ -141,14 +145,14 @@ long keep_capabilities() {
 long take_identity(const ChildPlan& plan) {
   // CRITICAL: a child of the real root still is the real root until it takes an id that its user
   // namespace maps.
-  long result = raw_call(SYS_setresgid, kInnerId, kInnerId, kInnerId);
+  long result = raw_call(SYS_setresgid, plan.id, plan.id, plan.id);
   if (result == 0 && plan.drop_groups) {
     result = raw_call(SYS_setgroups, 0, 0);
   }
   if (result == 0) {
-    result = raw_call(SYS_setresuid, kInnerId, kInnerId, kInnerId);
+    result = raw_call(SYS_setresuid, plan.id, plan.id, plan.id);
   }
-  return result != 0 ? result : keep_capabilities();
+  return result != 0 ? result : keep_capabilities(plan);
 }
 
 // CRITICAL: what the parent holds has to end with the parent, and this process has a copy of it all:

@@ -153,7 +153,14 @@ class Plan {
   std::string steps_;
 };
 
-void add_etc(Plan& plan, const policy::Spec& spec, const Identity& identity) {
+// The two parts of a plan.
+struct Parts {
+  Plan shared;
+  Plan own;
+};
+
+void add_etc(Parts& parts, const policy::Spec& spec, const Identity& identity) {
+  Plan& plan = parts.shared;
   const std::string uid = std::to_string(identity.uid);
   const std::string gid = std::to_string(identity.gid);
   plan.file("etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n" + spec.user + ":x:" + uid +
@@ -165,26 +172,29 @@ void add_etc(Plan& plan, const policy::Spec& spec, const Identity& identity) {
   plan.file("etc/hosts", "127.0.0.1 localhost " + spec.hostname + "\n::1 localhost\n");
   plan.file("etc/hostname", spec.hostname + "\n");
   plan.file("etc/resolv.conf", "");
-  plan.file("etc/machine-id", identity.machine_id + "\n");
+  plan.file("etc/machine-id", "");
+  parts.own.replace(kTmpSlot, "etc/machine-id", identity.machine_id + "\n", 0);
   plan.file("etc/nsswitch.conf",
             "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n");
 }
 
-void add_dev(Plan& plan) {
+void add_dev(Parts& parts) {
+  Plan& plan = parts.shared;
   plan.device("/dev/null", "dev/null", 1, 3);
   plan.device("/dev/zero", "dev/zero", 1, 5);
   plan.device("/dev/full", "dev/full", 1, 7);
   plan.device("/dev/random", "dev/random", 1, 8);
   plan.device("/dev/urandom", "dev/urandom", 1, 9);
   plan.device("/dev/tty", "dev/tty", 5, 0);
-  plan.simple(StepKind::kDevpts, "dev/pts");
+  plan.directory("dev/pts");
   plan.link("dev/ptmx", "pts/ptmx");
   plan.link("dev/fd", "/proc/self/fd");
   plan.link("dev/stdin", "/proc/self/fd/0");
   plan.link("dev/stdout", "/proc/self/fd/1");
   plan.link("dev/stderr", "/proc/self/fd/2");
   plan.directory("dev/shm");
-  plan.attach(kTmpSlot, "shm", "dev/shm", 01777, protocol::kStepNoExec);
+  parts.own.simple(StepKind::kDevpts, "dev/pts");
+  parts.own.attach(kTmpSlot, "shm", "dev/shm", 01777, protocol::kStepNoExec);
 }
 
 std::string memory_text(std::uint64_t bytes) {
@@ -352,6 +362,9 @@ Status check_image(const policy::Spec& spec) {
 
 HostTree look_at_host() {
   HostTree host;
+  auto note = [&](const struct stat& info) {
+    host.sources += std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino) + " ";
+  };
   for (const char* name : {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}) {
     const std::string path = std::string("/") + name;
     struct stat info {};
@@ -366,18 +379,24 @@ HostTree look_at_host() {
       }
     } else if (S_ISDIR(info.st_mode)) {
       host.directories.emplace_back(name);
+      note(info);
     }
   }
   // Parts of /etc that programs in /usr cannot do without and that hold nothing of the host's own:
   // which alternative is chosen, where libraries are, and the public certificates.
   for (const char* name : {"alternatives", "ssl/certs"}) {
     host.etc_directories.emplace_back(name);
+    struct stat info {};
+    if (::lstat((std::string("/etc/") + name).c_str(), &info) == 0) {
+      note(info);
+    }
   }
   for (const char* name : {"ld.so.cache", "ssl/openssl.cnf", "localtime", "services", "protocols"}) {
     struct stat info {};
     const std::string path = std::string("/etc/") + name;
     if (::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
       host.etc_files.emplace_back(name);
+      note(info);
     }
   }
   return host;
@@ -390,56 +409,65 @@ std::vector<std::string> writable_paths(const policy::Spec& spec) {
 Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
                               const Identity& identity, Lifetime lifetime) {
   MountPlan result;
-  Plan plan;
+  Parts parts;
+  Plan& shared = parts.shared;
+  Plan& own = parts.own;
   const bool from_directory = spec.image.starts_with("dir:");
+  const bool read_only = spec.root_mode == policy::RootMode::kReadOnly;
   const std::string source = from_directory ? spec.image.substr(4) : std::string();
   result.staging = choose_staging(source);
-  plan.tmpfs(kDiskSlot, spec.limits.disk_bytes, "/workspace");
-  plan.tmpfs(kTmpSlot, spec.limits.tmp_bytes, "/tmp");
+  own.tmpfs(kDiskSlot, spec.limits.disk_bytes, "/workspace");
+  own.tmpfs(kTmpSlot, spec.limits.tmp_bytes, "/tmp");
   MountStep empty;
   empty.kind = StepKind::kSubdirectory;
   empty.slot = kTmpSlot;
   empty.source = "empty";
   empty.mode = 0555;
-  plan.add(empty);
-  if (spec.root_mode == policy::RootMode::kThrowawayOverlay) {
-    plan.tmpfs(kUpperSlot, spec.limits.disk_bytes, "the writable root");
+  own.add(empty);
+  if (!read_only) {
+    own.tmpfs(kUpperSlot, spec.limits.disk_bytes, "the writable root");
   }
   if (lifetime == Lifetime::kLongLived) {
-    plan.tmpfs(kGuestSlot, kGuestTmpfsBytes, "the guest");
+    own.tmpfs(kGuestSlot, kGuestTmpfsBytes, "the guest");
   }
   // Steps in the same directory follow one another: the guest keeps it open.
   const std::string home = "home/" + spec.user;
   if (from_directory) {
-    add_directory_image(plan, spec, source);
+    add_directory_image(shared, spec, source);
   } else {
-    add_host_image(plan, spec, host);
+    add_host_image(shared, spec, host);
   }
-  for (const char* name : {"etc", "var", "dev", "home", "opt", "sys", "workspace", "tmp", "run"}) {
-    plan.directory(name);
+  for (const char* name :
+       {"etc", "var", "dev", "home", "opt", "sys", "workspace", "tmp", "run", "proc"}) {
+    shared.directory(name);
   }
-  plan.directory("root", 0700);
-  plan.attach(kDiskSlot, "workspace", "workspace", 0755);
-  plan.attach(kTmpSlot, "tmp", "tmp", 01777);
-  plan.simple(StepKind::kProc, "proc");
-  plan.directory(home);
-  plan.attach(kDiskSlot, "home", home, 0755);
-  plan.link("var/tmp", "../tmp");
-  if (!spec.code.empty()) {
-    plan.replace(kDiskSlot, "workspace/code", spec.code, protocol::kStepIsFile);
-  }
-  add_etc(plan, spec, identity);
+  shared.directory("root", 0700);
+  shared.directory(home);
+  shared.link("var/tmp", "../tmp");
+  add_etc(parts, spec, identity);
   if (!from_directory) {
-    add_host_etc(plan, host);
+    add_host_etc(shared, host);
   }
-  add_dev(plan);
-  cover_proc(plan, spec, identity);
-  if (spec.root_mode == policy::RootMode::kReadOnly) {
-    plan.simple(StepKind::kSealRoot, "");
+  add_dev(parts);
+  if (read_only) {
+    shared.simple(StepKind::kSealRoot, "");
   }
-  result.steps = plan.take();
-  if (result.steps.size() > protocol::kMaxPlan) {
+  own.attach(kDiskSlot, "workspace", "workspace", 0755);
+  own.attach(kTmpSlot, "tmp", "tmp", 01777);
+  own.simple(StepKind::kProc, "proc");
+  own.attach(kDiskSlot, "home", home, 0755);
+  if (!spec.code.empty()) {
+    own.replace(kDiskSlot, "workspace/code", spec.code, protocol::kStepIsFile);
+  }
+  cover_proc(own, spec, identity);
+  result.shared = shared.take();
+  result.own = own.take();
+  if (result.shared.size() + result.own.size() > protocol::kMaxPlan) {
     return Error{Code::kResource, 0, "the sandbox's mount plan is too large", {}};
+  }
+  if (!from_directory && read_only && lifetime == Lifetime::kOneShot) {
+    result.nursing = MountPlan::Nursing::kPossible;
+    result.sources = host.sources;
   }
   return result;
 }

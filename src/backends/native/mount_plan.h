@@ -12,8 +12,13 @@ namespace carrel::native {
 
 // How the root of one sandbox is built, as the steps of protocol/boot.h in their wire form.
 struct MountPlan {
-  std::string steps;
+  std::string shared;   // the part that all sandboxes of this kind have alike
+  std::string own;      // and what is this sandbox's own
   std::string staging;  // a host directory that the plan can be built on
+  // Whether a nursery can have the shared part ready, and which files of the host are in it then:
+  // a file that was replaced since is another one.
+  enum class Nursing { kImpossible, kPossible } nursing = Nursing::kImpossible;
+  std::string sources;
 };
 
 // What the plan needs to know of the host; gathered once so that the plan is a pure function.
@@ -22,6 +27,7 @@ struct HostTree {
   std::vector<std::pair<std::string, std::string>> links;  // and those that are links: name, target
   std::vector<std::string> etc_files;        // files of /etc that are part of the image `host`
   std::vector<std::string> etc_directories;  // and directories
+  std::string sources;  // the device and the inode of each of these
 };
 
 enum class Lifetime { kOneShot, kLongLived };

@@ -21,8 +21,12 @@ namespace {
 // Ends the sandbox and waits until its first process is gone: then the kernel has ended every
 // other one, too.
 void end_sandbox(Launched& launched) {
-  ::kill(launched.pid, SIGKILL);
   launched.stream.close();
+  if (launched.pid == 0) {
+    end_process(launched.pidfd.get());
+    return;
+  }
+  ::kill(launched.pid, SIGKILL);
   while (::waitpid(launched.pid, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
@@ -72,8 +76,13 @@ bool lacks_required_limit(const policy::Spec& spec, const kernel::CgroupLayout& 
 // the guest has to be born in its control group.
 class Making {
  public:
-  Making(storage::Home& home, std::string id, policy::Spec spec, KeepersScope keepers)
-      : home_(&home), id_(std::move(id)), spec_(std::move(spec)), keepers_(keepers) {}
+  Making(storage::Home& home, std::string id, policy::Spec spec, KeepersScope keepers,
+         Lender* lender)
+      : home_(&home),
+        id_(std::move(id)),
+        spec_(std::move(spec)),
+        keepers_(keepers),
+        lender_(lender) {}
 
   Result<Launched> make() {
     const Placing placing = kernel::has_only_v2() ? Placing::kAtBirth : Placing::kLater;
@@ -87,7 +96,7 @@ class Making {
     if (placing == Placing::kAtBirth) {
       CARREL_ASSIGN(groups, find_place(placing));
     }
-    CARREL_ASSIGN(Launch launch, Launch::begin(*home_, std::move(request), groups.clone_into));
+    CARREL_ASSIGN(Launch launch, Launch::begin(*home_, std::move(request), groups.clone_into, lender_));
     if (placing == Placing::kLater) {
       CARREL_ASSIGN(groups, find_place(placing));
     }
@@ -128,6 +137,7 @@ class Making {
   std::string id_;
   policy::Spec spec_;
   KeepersScope keepers_;
+  Lender* lender_;
   UniqueFd mark_;
   HostSetup host_;  // the sandbox's groups refer to it
 };
@@ -136,15 +146,15 @@ class Making {
 
 Result<sandbox::ExecResult> run_once(storage::Home& home, const OneShot& job,
                                      const sandbox::CommandIo& io,
-                                     const EnforcementListener& listener) {
+                                     const EnforcementListener& listener, Lender* lender) {
   const auto input = io.input >= 0 ? sandbox::Input::kFollows : sandbox::Input::kNone;
   CARREL_ASSIGN(std::string start, sandbox::encode_start(job.command, input));
   const std::string id = storage::make_id();
-  auto making = std::make_unique<Making>(home, id, job.spec, KeepersScope::kUse);
+  auto making = std::make_unique<Making>(home, id, job.spec, KeepersScope::kUse, lender);
   auto launched = making->make();
   if (!launched.ok() && making->in_keepers_scope()) {  // it may just have ended
     home.release_once(id);
-    making = std::make_unique<Making>(home, id, job.spec, KeepersScope::kLeave);
+    making = std::make_unique<Making>(home, id, job.spec, KeepersScope::kLeave, lender);
     launched = making->make();
   }
   sweep_quickly(home);  // while the guest builds its room

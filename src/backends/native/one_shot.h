@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backends/native/enforcement.h"
+#include "backends/native/nursery.h"
 #include "base/result.h"
 #include "policy/spec.h"
 #include "sandbox/command.h"
@@ -20,8 +21,10 @@ struct OneShot {
 // Called once the sandbox is known to be enforceable, before the command runs.
 using EnforcementListener = std::function<void(const Enforcement&)>;
 
+// With a lender the sandbox's first process is borrowed, where he has one.
 Result<sandbox::ExecResult> run_once(storage::Home& home, const OneShot& job,
                                      const sandbox::CommandIo& io,
-                                     const EnforcementListener& listener);
+                                     const EnforcementListener& listener,
+                                     Lender* lender = nullptr);
 
 }  // namespace carrel::native

@@ -1,0 +1,235 @@
+#include "backends/native/nursery.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "backends/native/guest_process.h"
+#include "backends/native/id_ranges.h"
+#include "base/files.h"
+#include "protocol/boot.h"
+
+namespace carrel::native {
+
+namespace {
+
+constexpr int kAnswerMs = 5000;
+constexpr char kSocketName[] = "nursery";
+
+template <typename Message, typename Write>
+std::string encode(const Message& message, std::size_t size, Write write) {
+  std::string payload(size + 64, '\0');
+  protocol::Writer writer({reinterpret_cast<unsigned char*>(payload.data()), payload.size()});
+  write(writer, message);
+  payload.resize(writer.size());
+  return payload;
+}
+
+sockaddr_un address_in(int directory) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = "/proc/self/fd/" + std::to_string(directory) + "/" + kSocketName;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  return address;
+}
+
+// The new process's descriptor, or why there is none.
+Result<UniqueFd> receive_spawned(int socket) {
+  std::array<unsigned char, protocol::kHeaderSize + 4> bytes{};
+  iovec data{bytes.data(), bytes.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  pollfd wait{socket, POLLIN, 0};
+  if (::poll(&wait, 1, kAnswerMs) != 1) {
+    return Error{Code::kTimeout, 0, "the nursery does not answer", {}};
+  }
+  const ssize_t n = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL);
+  UniqueFd pidfd;
+  if (const cmsghdr* header = CMSG_FIRSTHDR(&message);
+      n > 0 && header != nullptr && header->cmsg_type == SCM_RIGHTS) {
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+    pidfd.reset(fd);
+  }
+  protocol::FrameHeader header;
+  if (n != static_cast<ssize_t>(bytes.size()) ||
+      !protocol::parse_header(std::span<const unsigned char, protocol::kHeaderSize>(
+                                  bytes.data(), protocol::kHeaderSize),
+                              4, header) ||
+      header.type != protocol::FrameType::kSpawned) {
+    return Error{Code::kGone, 0, "the nursery ended", {}};
+  }
+  protocol::Reader reader(std::span<const unsigned char>(bytes).subspan(protocol::kHeaderSize));
+  const int reason = static_cast<int>(reader.u32());
+  if (reason != 0 || !pidfd.valid()) {
+    return Error{Code::kUnavailable, reason, "the nursery made no process", {}};
+  }
+  return pidfd;
+}
+
+Result<LentProcess> ask(int socket, const Wanted& wanted) {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    return system_error("make the sandbox's stream");
+  }
+  LentProcess lent;
+  lent.stream.reset(ends[0]);
+  UniqueFd guest_end(ends[1]);
+  protocol::Spawn spawn;
+  spawn.shared = wanted.plan.shared;
+  spawn.sources = wanted.plan.sources;
+  spawn.own = wanted.plan.own;
+  if (wanted.id_range.has_value()) {
+    spawn.uid = spawn.gid = id_in_nursery(*wanted.id_range);
+  }
+  std::vector<int> descriptors = {guest_end.get()};
+  if (wanted.into >= 0) {
+    descriptors.push_back(wanted.into);
+  }
+  const std::string payload =
+      encode(spawn, spawn.shared.size() + spawn.sources.size() + spawn.own.size(),
+             protocol::write_spawn);
+  CARREL_TRY(send_frame(socket, protocol::FrameType::kSpawn, payload, descriptors));
+  CARREL_ASSIGN(lent.pidfd, receive_spawned(socket));
+  return lent;
+}
+
+}  // namespace
+
+Result<Nursery> Nursery::start(const MountPlan& plan, UniqueFd listener) {
+  CARREL_ASSIGN(GuestProcess process, GuestProcess::clone(Role::kNursery, -1));
+  auto tell = [&]() -> Status {
+    if (::geteuid() == 0) {
+      CARREL_TRY(process.map_ids(nursery_id_map()));
+    }
+    CARREL_TRY(process.execute());
+    const protocol::Nursery nursery{plan.staging, plan.shared, plan.sources};
+    const std::string payload =
+        encode(nursery, plan.staging.size() + plan.shared.size() + plan.sources.size(),
+               protocol::write_nursery);
+    std::vector<int> descriptors;
+    if (listener.valid()) {
+      descriptors.push_back(listener.get());
+    }
+    return process.send(protocol::FrameType::kNursery, payload, descriptors);
+  };
+  CARREL_TRY(process.settle(tell()));
+  GuestProcess::Taken taken = process.take();
+  Nursery nursery;
+  nursery.pid_ = taken.pid;
+  nursery.pidfd_ = std::move(taken.pidfd);
+  nursery.stream_ = std::move(taken.stream);
+  nursery.shared_ = plan.shared;
+  nursery.sources_ = plan.sources;
+  return nursery;
+}
+
+Nursery::Nursery(Nursery&& other) noexcept
+    : pid_(std::exchange(other.pid_, 0)),
+      pidfd_(std::move(other.pidfd_)),
+      stream_(std::move(other.stream_)),
+      shared_(std::move(other.shared_)),
+      sources_(std::move(other.sources_)) {}
+
+Nursery& Nursery::operator=(Nursery&& other) noexcept {
+  if (this != &other) {
+    end();
+    pid_ = std::exchange(other.pid_, 0);
+    pidfd_ = std::move(other.pidfd_);
+    stream_ = std::move(other.stream_);
+    shared_ = std::move(other.shared_);
+    sources_ = std::move(other.sources_);
+  }
+  return *this;
+}
+
+Nursery::~Nursery() { end(); }
+
+void Nursery::end() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = 0;
+  }
+}
+
+bool Nursery::fits(const MountPlan& plan) const {
+  return plan.nursing == MountPlan::Nursing::kPossible && plan.shared == shared_ &&
+         plan.sources == sources_;
+}
+
+Result<LentProcess> Nursery::spawn(const Wanted& wanted) { return ask(stream_.get(), wanted); }
+
+std::optional<LentProcess> OwnNursery::lend(const Wanted& wanted) {
+  if (wanted.plan.nursing != MountPlan::Nursing::kPossible) {
+    return std::nullopt;
+  }
+  const std::lock_guard lock(mutex_);
+  if (!nursery_.has_value() || !nursery_->fits(wanted.plan)) {
+    std::string kind = wanted.plan.shared + wanted.plan.sources;
+    if (kind != last_kind_) {
+      last_kind_ = std::move(kind);
+      return std::nullopt;
+    }
+    last_kind_.clear();
+    auto started = Nursery::start(wanted.plan, UniqueFd());
+    if (!started.ok()) {
+      return std::nullopt;
+    }
+    nursery_.emplace(std::move(started.value()));
+  }
+  auto lent = nursery_->spawn(wanted);
+  if (!lent.ok()) {
+    nursery_.reset();
+    return std::nullopt;
+  }
+  return std::move(lent.value());
+}
+
+std::optional<LentProcess> KeepersNursery::lend(const Wanted& wanted) {
+  if (wanted.plan.nursing != MountPlan::Nursing::kPossible) {
+    return std::nullopt;
+  }
+  auto run = open_at(home_->directory(), "run", O_PATH | O_DIRECTORY);
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!run.ok() || !socket.valid()) {
+    return std::nullopt;
+  }
+  const sockaddr_un address = address_in(run.value().get());
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return std::nullopt;
+  }
+  auto lent = ask(socket.get(), wanted);
+  if (!lent.ok()) {
+    return std::nullopt;
+  }
+  return std::move(lent.value());
+}
+
+Result<UniqueFd> listen_for_nursery(int run) {
+  ::unlinkat(run, kSocketName, 0);
+  UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const sockaddr_un address = address_in(run);
+  if (!listener.valid() ||
+      ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      ::listen(listener.get(), 128) != 0) {
+    return system_error("bind the nursery's socket");
+  }
+  return listener;
+}
+
+}  // namespace carrel::native

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "backends/native/mount_plan.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "storage/home.h"
+
+// Where one-shot sandboxes get their first process from when somebody keeps one ready to be copied:
+// see src/guest/nursery.h.
+namespace carrel::native {
+
+// The first process of a sandbox, made by a nursery: it stands in the shared part of its root and
+// builds the rest. It is nobody's child; it ends with its stream.
+struct LentProcess {
+  UniqueFd pidfd;
+  UniqueFd stream;
+};
+
+struct Wanted {
+  const MountPlan& plan;
+  std::optional<std::uint32_t> id_range;  // as root
+  int into = -1;                          // a v2 control group to be born in
+};
+
+// Somebody who may have a nursery.
+class Lender {
+ public:
+  Lender() = default;
+  Lender(const Lender&) = delete;
+  Lender& operator=(const Lender&) = delete;
+  virtual ~Lender() = default;
+  // Nothing where there is none that fits: whoever asks makes the process himself then.
+  virtual std::optional<LentProcess> lend(const Wanted& wanted) = 0;
+};
+
+class Nursery {
+ public:
+  // For plans with this shared part. With a listener it also serves whoever connects to it.
+  static Result<Nursery> start(const MountPlan& plan, UniqueFd listener);
+
+  [[nodiscard]] bool fits(const MountPlan& plan) const;
+  Result<LentProcess> spawn(const Wanted& wanted);
+  // Readable when it has ended.
+  [[nodiscard]] int pidfd() const { return pidfd_.get(); }
+
+  Nursery(Nursery&& other) noexcept;
+  Nursery& operator=(Nursery&& other) noexcept;
+  Nursery(const Nursery&) = delete;
+  Nursery& operator=(const Nursery&) = delete;
+  ~Nursery();  // sandboxes that it made live on
+
+ private:
+  Nursery() = default;
+  void end();
+
+  pid_t pid_ = 0;
+  UniqueFd pidfd_;
+  UniqueFd stream_;
+  std::string shared_;
+  std::string sources_;
+};
+
+// For a program that makes many sandboxes: the second of one kind starts a nursery for that kind.
+class OwnNursery : public Lender {
+ public:
+  std::optional<LentProcess> lend(const Wanted& wanted) override;
+
+ private:
+  std::mutex mutex_;
+  std::optional<Nursery> nursery_;
+  std::string last_kind_;  // of the last sandbox that it could not serve
+};
+
+// The one that the keeper keeps, if there is a keeper and it has one.
+class KeepersNursery : public Lender {
+ public:
+  explicit KeepersNursery(const storage::Home& home) : home_(&home) {}
+  std::optional<LentProcess> lend(const Wanted& wanted) override;
+
+ private:
+  const storage::Home* home_;
+};
+
+// The keeper's socket for it, in the run-time directory `run`.
+Result<UniqueFd> listen_for_nursery(int run);
+
+}  // namespace carrel::native

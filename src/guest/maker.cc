@@ -1,0 +1,89 @@
+#include "guest/maker.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <span>
+
+#include "guest/runtime.h"
+
+namespace carrel::guest {
+
+namespace {
+
+bool read_exactly(int socket, void* out, std::size_t size) {
+  char* at = static_cast<char*>(out);
+  while (size > 0) {
+    ssize_t n = read(socket, at, size);
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n <= 0) {
+      return false;
+    }
+    at += n;
+    size -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+}  // namespace
+
+bool receive(int socket, protocol::FrameType type, Received& frame) {
+  unsigned char head[protocol::kHeaderSize];
+  struct iovec data {head, sizeof head};
+  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof frame.descriptors)];
+  struct msghdr message {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL) !=
+      static_cast<ssize_t>(sizeof head)) {
+    return false;
+  }
+  if (struct cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr) {
+    frame.count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    memcpy(frame.descriptors, CMSG_DATA(header), frame.count * sizeof(int));
+  }
+  protocol::FrameHeader header;
+  if (!protocol::parse_header(std::span<const unsigned char, protocol::kHeaderSize>(head),
+                              protocol::kMaxPayload, header) ||
+      header.type != type) {
+    return false;
+  }
+  frame.size = header.size;
+  frame.payload = static_cast<char*>(malloc(frame.size + 1));
+  return frame.payload != nullptr && read_exactly(socket, frame.payload, frame.size);
+}
+
+[[noreturn]] void give_up(const Failure& failure) {
+  Text<600> text;
+  text.add(failure.step).add(" ").add(failure.object);
+  if (failure.error_number == ENOSYS && !missing_call().empty()) {
+    text.add(" without ").add(missing_call());
+  }
+  unsigned char buffer[protocol::kHeaderSize + 700];
+  protocol::Writer writer(std::span<unsigned char>(buffer).subspan(protocol::kHeaderSize));
+  writer.u32(static_cast<std::uint32_t>(failure.error_number));
+  writer.bytes(text.view());
+  protocol::FrameHeader header{static_cast<std::uint32_t>(writer.size()), 0,
+                               protocol::FrameType::kBootFailed};
+  protocol::write_header(header, std::span<unsigned char, protocol::kHeaderSize>(
+                                     buffer, protocol::kHeaderSize));
+  write_whole(kControl,
+              {reinterpret_cast<const char*>(buffer), protocol::kHeaderSize + writer.size()});
+  // The maker may still be writing. It would get an error for that instead of this answer, so the
+  // guest waits until it has read it and closes the stream, or ends the guest.
+  char rest[512];
+  ssize_t n;
+  do {
+    n = read(kControl, rest, sizeof rest);
+  } while (n > 0 || (n < 0 && errno == EINTR));
+  _exit(1);
+}
+
+}  // namespace carrel::guest

@@ -1,0 +1,214 @@
+#include "guest/nursery.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <linux/securebits.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "guest/network.h"
+#include "guest/root.h"
+#include "guest/runtime.h"
+
+namespace carrel::guest {
+
+namespace {
+
+void close_all(const Received& frame) {
+  for (std::size_t i = 0; i < frame.count; ++i) {
+    close(frame.descriptors[i]);
+  }
+}
+
+// What a fork gives: a copy of this process, in namespaces of its own. Returns 0 in the child.
+long fork_first_process(int group, int& pidfd) {
+  struct clone_args arguments {};
+  arguments.flags = CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
+  arguments.pidfd = reinterpret_cast<unsigned long long>(&pidfd);
+  arguments.exit_signal = SIGCHLD;
+  if (group >= 0) {
+    arguments.flags |= CLONE_INTO_CGROUP;
+    arguments.cgroup = static_cast<unsigned long long>(group);
+  }
+  long result = syscall(SYS_clone3, &arguments, sizeof arguments);
+  return result < 0 ? -errno : result;
+}
+
+void answer(int socket, int error_number, int pidfd) {
+  unsigned char buffer[protocol::kHeaderSize + 4];
+  protocol::Writer writer(std::span<unsigned char>(buffer).subspan(protocol::kHeaderSize));
+  writer.u32(static_cast<std::uint32_t>(error_number));
+  protocol::write_header(
+      {4, 0, protocol::FrameType::kSpawned},
+      std::span<unsigned char, protocol::kHeaderSize>(buffer, protocol::kHeaderSize));
+  struct iovec data {buffer, sizeof buffer};
+  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof pidfd)] = {};
+  struct msghdr message {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (error_number == 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    struct cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof pidfd);
+    memcpy(CMSG_DATA(header), &pidfd, sizeof pidfd);
+  }
+  // Who does not take it has lost its end of the stream, too, and the new process ends.
+  sendmsg(socket, &message, MSG_NOSIGNAL);
+}
+
+class NurseryServer {
+ public:
+  NurseryServer(const protocol::Nursery& nursery, int listener)
+      : nursery_(nursery), listener_(listener) {}
+
+  // Returns in the first process of a sandbox.
+  void run(Received& frame, protocol::Spawn& spawn) {
+    for (;;) {
+      // CRITICAL: no two sandboxes share a network. It is made while nobody waits.
+      if (!fresh_network_ && !make_network()) {
+        _exit(1);
+      }
+      fresh_network_ = true;
+      struct pollfd waits[2] = {{kControl, POLLIN, 0}, {listener_, POLLIN, 0}};
+      if (poll(waits, 2, -1) < 0) {
+        continue;
+      }
+      if (waits[0].revents != 0 && serve(kControl, frame, spawn, true)) {
+        return;
+      }
+      if (waits[1].revents != 0 && welcome(frame, spawn)) {
+        return;
+      }
+    }
+  }
+
+ private:
+  // Somebody of the same user; the directory of the socket lets in no one else.
+  bool welcome(Received& frame, protocol::Spawn& spawn) {
+    int client = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (client < 0) {
+      return false;
+    }
+    struct timeval patience {1, 0};
+    setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    bool first = serve(client, frame, spawn, false);
+    if (!first) {
+      close(client);
+    }
+    return first;
+  }
+
+  // True in the new process.
+  bool serve(int socket, Received& frame, protocol::Spawn& spawn, bool by_maker) {
+    frame = Received{};
+    bool heard = receive(socket, protocol::FrameType::kSpawn, frame);
+    if (!heard && by_maker) {
+      _exit(0);
+    }
+    if (heard) {
+      int pidfd = -1;
+      long result = fork_for(frame, spawn, pidfd);
+      if (result == 0) {
+        return true;
+      }
+      answer(socket, result < 0 ? static_cast<int>(-result) : 0, pidfd);
+      if (pidfd >= 0) {
+        close(pidfd);
+      }
+    }
+    close_all(frame);
+    free(frame.payload);
+    return false;
+  }
+
+  // 0 in the new process.
+  long fork_for(const Received& frame, protocol::Spawn& spawn, int& pidfd) {
+    if (!protocol::parse_spawn(frame.view(), spawn) || frame.count < 1 ||
+        frame.count > protocol::kMaxSpawnDescriptors) {
+      return -EBADMSG;
+    }
+    if (spawn.shared != nursery_.shared || spawn.sources != nursery_.sources) {
+      return -ESTALE;
+    }
+    fresh_network_ = false;
+    return fork_first_process(frame.count > 1 ? frame.descriptors[1] : -1, pidfd);
+  }
+
+  const protocol::Nursery& nursery_;
+  int listener_;
+  bool fresh_network_ = false;
+};
+
+// What the new process has of the nursery's goes, but for its own stream.
+bool settle_in(const Received& frame, const protocol::Spawn& spawn, Failure& failure) {
+  if (dup3(frame.descriptors[0], kControl, O_CLOEXEC) < 0) {
+    _exit(1);
+  }
+  // CRITICAL: the nursery's own socket among others, by which anybody could have sandboxes made.
+  if (int result = close_from(kControl + 1); result != 0) {
+    return failure.at("close", "the nursery's descriptors", result);
+  }
+  signal(SIGCHLD, SIG_DFL);
+  // CRITICAL: as root each sandbox has ids of its own.
+  if (spawn.uid != 0 && (setresgid(spawn.gid, spawn.gid, spawn.gid) != 0 ||
+                         setresuid(spawn.uid, spawn.uid, spawn.uid) != 0)) {
+    return failure.at("take", "the sandbox's user id", -errno);
+  }
+  // Its own files in /proc are its own until it is locked in.
+  return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0 ||
+         failure.at("take", "the sandbox's identity", -errno);
+}
+
+}  // namespace
+
+bool in_own_user_namespace() {
+  char map[64];
+  int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+  ssize_t n = fd < 0 ? -1 : read(fd, map, sizeof map);
+  if (fd >= 0) {
+    close(fd);
+  }
+  // The first one maps all ids to themselves, beginning with zero.
+  std::string_view text(map, n < 0 ? 0 : static_cast<std::size_t>(n));
+  std::size_t first = text.find_first_not_of(' ');
+  return first != std::string_view::npos && text[first] != '0';
+}
+
+void be_nursery(const Received& first, Received& frame, protocol::Spawn& spawn) {
+  Failure failure;
+  protocol::Nursery nursery;
+  if (!protocol::parse_nursery(first.view(), nursery) || first.count > 1) {
+    failure.at("read", "the nursery's plan", -EBADMSG);
+    give_up(failure);
+  }
+  // Its children end without anybody waiting for them; a change of ids keeps the capabilities.
+  signal(SIGCHLD, SIG_IGN);
+  if (!build_shared(nursery, failure)) {
+    give_up(failure);
+  }
+  if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) != 0 ||
+      prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
+    failure.at("prepare", "the nursery", -errno);
+    give_up(failure);
+  }
+  NurseryServer server(nursery, first.count == 1 ? first.descriptors[0] : -1);
+  server.run(frame, spawn);
+  if (!settle_in(frame, spawn, failure)) {
+    give_up(failure);
+  }
+}
+
+}  // namespace carrel::guest
