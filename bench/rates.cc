@@ -71,9 +71,10 @@ Result<int> work_in_library(const std::string& home_path, double end) {
   sandbox::CommandIo io;
   io.output = [](protocol::Stream, std::string_view) -> Status { return {}; };
   native::OwnNursery nursery;
+  native::OneShots sandboxes(home, &nursery);
   int finished = 0;
   while (now_ms() < end) {
-    CARREL_ASSIGN(sandbox::ExecResult result, native::run_once(home, job, io, {}, &nursery));
+    CARREL_ASSIGN(sandbox::ExecResult result, sandboxes.run(job, io));
     if (!result.success()) {
       return Error{Code::kSystem, 0, "a sandbox ended with: " + result.reason, {}};
     }

@@ -36,7 +36,8 @@ int run_in_new_sandbox(const Context& context, const policy::Spec& spec,
     Foreground foreground(context.json() ? Foreground::Mode::kCollect : Foreground::Mode::kPassOn,
                           terminal ? Foreground::Terminal::kYes : Foreground::Terminal::kNo,
                           input);
-    result = native::run_once(home.value(), job, foreground.io(), listener);
+    native::KeepersNursery lender(home.value());
+    result = native::OneShots(home.value(), &lender).run(job, foreground.io(), listener);
     if (result.ok()) {
       foreground.finish(result.value());
     }

@@ -62,7 +62,7 @@ int open_output(Guest& guest, std::uint32_t index, std::uint32_t which) {
 }
 
 int open_terminal(Guest& guest, std::uint32_t index, const protocol::Start& start) {
-  int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+  int master = openat(AT_FDCWD, "/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
   int unlock = 0;
   if (master < 0) {
     return -errno;
@@ -103,7 +103,7 @@ int open_io(Guest& guest, std::uint32_t index, const protocol::Start& start, Pro
     guest.commands[index].input = ends[1];
     guest.poller.add(ends[1], 0, Source::kInput, index);
   } else {
-    io.input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    io.input = openat(AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC);
   }
   io.output = open_output(guest, index, 0);
   if (io.output < 0) {

@@ -127,7 +127,7 @@ bool allow_path(int ruleset, int directory, std::uint64_t rights) {
 }
 
 bool allow_path(int ruleset, const char* path, std::uint64_t rights) {
-  int fd = open(path, O_PATH | O_CLOEXEC);
+  int fd = openat(AT_FDCWD, path, O_PATH | O_CLOEXEC);
   if (fd < 0) {
     return false;
   }

@@ -162,9 +162,10 @@ bool settle_in(const Received& frame, const protocol::Spawn& spawn, Failure& fai
     return failure.at("close", "the nursery's descriptors", result);
   }
   signal(SIGCHLD, SIG_DFL);
+  prctl(PR_SET_NAME, "carrel-guest");
   // CRITICAL: as root each sandbox has ids of its own.
-  if (spawn.uid != 0 && (setresgid(spawn.gid, spawn.gid, spawn.gid) != 0 ||
-                         setresuid(spawn.uid, spawn.uid, spawn.uid) != 0)) {
+  if (spawn.uid != 0 && (syscall(SYS_setresgid, spawn.gid, spawn.gid, spawn.gid) != 0 ||
+                         syscall(SYS_setresuid, spawn.uid, spawn.uid, spawn.uid) != 0)) {
     return failure.at("take", "the sandbox's user id", -errno);
   }
   // Its own files in /proc are its own until it is locked in.
@@ -176,7 +177,7 @@ bool settle_in(const Received& frame, const protocol::Spawn& spawn, Failure& fai
 
 bool in_own_user_namespace() {
   char map[64];
-  int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+  int fd = openat(AT_FDCWD, "/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
   ssize_t n = fd < 0 ? -1 : read(fd, map, sizeof map);
   if (fd >= 0) {
     close(fd);
@@ -196,6 +197,7 @@ void be_nursery(const Received& first, Received& frame, protocol::Spawn& spawn) 
   }
   // Its children end without anybody waiting for them; a change of ids keeps the capabilities.
   signal(SIGCHLD, SIG_IGN);
+  prctl(PR_SET_NAME, "carrel-nursery");
   if (!build_shared(nursery, failure)) {
     give_up(failure);
   }

@@ -52,25 +52,15 @@ class RootBuilder {
   }
 
   bool build_own(std::string_view own) {
-    if (!follow(own, Pass::kTmpfs)) {
-      return false;
-    }
-    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    copied_ = true;
+    int root = openat(AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0) {
       return failure_.at("open", "/", -errno);
     }
     tree_.begin(root);
-    copied_ = true;
-    if (!follow(own, Pass::kRest)) {
-      return false;
-    }
+    bool built = follow(own, Pass::kTmpfs) && follow(own, Pass::kRest);
     forget();
-    for (; staged_ > 0; --staged_) {
-      if (umount2(staging_.c_str(), MNT_DETACH) != 0) {
-        return failure_.at("clear", staging_.view(), -errno);
-      }
-    }
-    return true;
+    return built;
   }
 
  private:
@@ -156,8 +146,7 @@ class RootBuilder {
     if (mount("tmpfs", staging_.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, options) != 0) {
       return -errno;
     }
-    ++staged_;
-    int fd = open(staging_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(AT_FDCWD, staging_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
     return fd < 0 ? -errno : fd;
   }
 
@@ -179,6 +168,10 @@ class RootBuilder {
         Text<96> options;
         options.add("size=").add_number(step.size).add(",nr_inodes=").add_number(step.count);
         options.add(",mode=0755");
+        if (copied_) {
+          // What is attached there later covers it, which costs less than to detach it.
+          staging_.set(step.path);
+        }
         int fd = make_tmpfs(options.c_str());
         built_.tmpfs[step.slot] = fd;
         return fd >= 0 || failure_.at("mount a tmpfs for", step.path, fd);
@@ -404,7 +397,7 @@ class RootBuilder {
     // The layers are named through descriptors, so no byte of a path can be read as an option.
     int slot = built_.tmpfs[step.slot];
     source_.set(step.source);
-    int lower = open(source_.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int lower = openat(AT_FDCWD, source_.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (lower < 0) {
       return failure_.at("open", step.source, -errno);
     }
@@ -451,7 +444,7 @@ class RootBuilder {
 
   // From here on the plan builds on `mount` instead of on the empty tmpfs.
   bool replace_root(const MountStep& step, int mount) {
-    int target = open(staging_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int target = openat(AT_FDCWD, staging_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
     int result = target < 0 ? -errno : move_mount(mount, target, "");
     if (target >= 0) {
       close(target);
@@ -492,7 +485,6 @@ class RootBuilder {
   Cover empty_directory_;
   unsigned overlays_ = 0;
   unsigned texts_ = 0;
-  unsigned staged_ = 0;    // mounts on top of the staging directory
   bool remounts_ = false;  // the kernel has no mount_setattr
   bool copied_ = false;    // the shared part was there
 };
@@ -511,7 +503,7 @@ bool build_shared(const protocol::Nursery& nursery, Failure& failure) {
 }
 
 bool build_own(std::string_view own, BuiltRoot& built, Failure& failure) {
-  RootBuilder builder("/sys", built, failure);  // an empty directory in every room
+  RootBuilder builder({}, built, failure);
   return builder.build_own(own);
 }
 

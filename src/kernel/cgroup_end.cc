@@ -173,7 +173,8 @@ bool Cgroup::try_remove() {
 
 Status Cgroup::remove() {
   v2_directory_.reset();
-  if (present_ == 0 || (!populated() && try_remove())) {
+  // Nearly always its processes have ended; the kernel removes no group that has one.
+  if (present_ == 0 || try_remove()) {
     return {};
   }
   (void)kill();

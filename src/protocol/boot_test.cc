@@ -26,6 +26,8 @@ Boot some_boot() {
   boot.hostname = "sandbox";
   boot.uid = 1000;
   boot.gid = 1001;
+  boot.outer_uid = 1002;
+  boot.outer_gid = 1003;
   boot.processes = 50;
   boot.open_files = 4096;
   boot.file_bytes = 1ULL << 30;
@@ -98,6 +100,8 @@ TEST(Boot, IsReadBackAsWritten) {
   EXPECT_EQ(parsed.hostname, "sandbox");
   EXPECT_EQ(parsed.uid, 1000U);
   EXPECT_EQ(parsed.gid, 1001U);
+  EXPECT_EQ(parsed.outer_uid, 1002U);
+  EXPECT_EQ(parsed.outer_gid, 1003U);
   EXPECT_EQ(parsed.processes, 50U);
   EXPECT_EQ(parsed.open_files, 4096U);
   EXPECT_EQ(parsed.file_bytes, 1ULL << 30);
@@ -145,6 +149,8 @@ TEST(Boot, NothingThatWouldWeakenTheSandboxIsAccepted) {
   const std::vector<std::pair<const char*, std::function<void(Boot&)>>> changes = {
       {"uid 0", [](Boot& boot) { boot.uid = 0; }},
       {"gid 0", [](Boot& boot) { boot.gid = 0; }},
+      {"outer uid 0", [](Boot& boot) { boot.outer_uid = 0; }},
+      {"outer gid 0", [](Boot& boot) { boot.outer_gid = 0; }},
       {"no limit of processes", [](Boot& boot) { boot.processes = 0; }},
       {"no limit of open files", [](Boot& boot) { boot.open_files = 0; }},
       {"no filter for the guest", [](Boot& boot) { boot.guest_filter = {}; }},
@@ -217,7 +223,7 @@ TEST(Boot, NulIsNowhereInText) {
 }
 
 std::string encode(const Plan& plan) {
-  std::string room(plan.staging.size() + plan.steps.size() + 64, '\0');
+  std::string room(plan.staging.size() + plan.shared.size() + plan.own.size() + 64, '\0');
   Writer writer({reinterpret_cast<unsigned char*>(room.data()), room.size()});
   write_plan(writer, plan);
   EXPECT_TRUE(writer.ok());
@@ -227,11 +233,12 @@ std::string encode(const Plan& plan) {
 
 TEST(Plan, IsReadBackAsWritten) {
   const std::string_view steps("steps\0with zero", 15);
-  const std::string payload = encode(Plan{"/sys", steps});
+  const std::string payload = encode(Plan{"/sys", steps, "own"});
   Plan parsed;
   ASSERT_TRUE(parse_plan(payload, parsed));
   EXPECT_EQ(parsed.staging, "/sys");
-  EXPECT_EQ(parsed.steps, steps);
+  EXPECT_EQ(parsed.shared, steps);
+  EXPECT_EQ(parsed.own, "own");
   for (std::size_t size = 0; size < payload.size(); ++size) {
     EXPECT_FALSE(parse_plan(std::string(payload, 0, size), parsed)) << size;
   }
@@ -242,13 +249,64 @@ TEST(Plan, IsRefusedWhenItMakesNoSense) {
   const std::string text(kMaxPlan + 1, '/');
   const std::string_view view(text);
   Plan parsed;
-  EXPECT_TRUE(parse_plan(encode(Plan{view.substr(0, kMaxPath), view.substr(0, kMaxPlan)}), parsed));
-  EXPECT_FALSE(parse_plan(encode(Plan{view.substr(0, kMaxPath + 1), "steps"}), parsed));
-  EXPECT_FALSE(parse_plan(encode(Plan{"/sys", view}), parsed));
-  EXPECT_FALSE(parse_plan(encode(Plan{"sys", "steps"}), parsed));
-  EXPECT_FALSE(parse_plan(encode(Plan{"", "steps"}), parsed));
-  EXPECT_FALSE(parse_plan(encode(Plan{"/sys", ""}), parsed));
-  EXPECT_FALSE(parse_plan(encode(Plan{std::string_view("/a\0b", 4), "steps"}), parsed));
+  const std::string_view most = view.substr(0, kMaxPlan);
+  EXPECT_TRUE(parse_plan(encode(Plan{view.substr(0, kMaxPath), most, most}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{view.substr(0, kMaxPath + 1), "steps", "own"}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{"/sys", view, "own"}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{"/sys", "steps", view}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{"sys", "steps", "own"}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{"", "steps", "own"}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{"/sys", "", "own"}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{"/sys", "steps", ""}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{std::string_view("/a\0b", 4), "steps", "own"}), parsed));
+}
+
+template <typename Message, typename Write>
+std::string encode_with(const Message& message, Write write) {
+  std::string room(3 * kMaxPlan + 64, '\0');
+  Writer writer({reinterpret_cast<unsigned char*>(room.data()), room.size()});
+  write(writer, message);
+  EXPECT_TRUE(writer.ok());
+  room.resize(writer.size());
+  return room;
+}
+
+TEST(Nursery, IsReadBackAsWritten) {
+  const std::string payload = encode_with(protocol::Nursery{"/sys", "steps", "1:2"}, write_nursery);
+  protocol::Nursery parsed;
+  ASSERT_TRUE(parse_nursery(payload, parsed));
+  EXPECT_EQ(parsed.staging, "/sys");
+  EXPECT_EQ(parsed.shared, "steps");
+  EXPECT_EQ(parsed.sources, "1:2");
+  for (std::size_t size = 0; size < payload.size(); ++size) {
+    EXPECT_FALSE(parse_nursery(std::string(payload, 0, size), parsed)) << size;
+  }
+  EXPECT_FALSE(parse_nursery(payload + '\0', parsed));
+  const std::string long_sources(kMaxSources + 1, '1');
+  for (const protocol::Nursery& bad :
+       {protocol::Nursery{"sys", "steps", ""}, protocol::Nursery{"/sys", "", ""},
+        protocol::Nursery{"/sys", "steps", long_sources}}) {
+    EXPECT_FALSE(parse_nursery(encode_with(bad, write_nursery), parsed));
+  }
+}
+
+TEST(Spawn, IsReadBackAsWritten) {
+  const std::string payload = encode_with(Spawn{"steps", "1:2", "own", 7, 8}, write_spawn);
+  Spawn parsed;
+  ASSERT_TRUE(parse_spawn(payload, parsed));
+  EXPECT_EQ(parsed.shared, "steps");
+  EXPECT_EQ(parsed.sources, "1:2");
+  EXPECT_EQ(parsed.own, "own");
+  EXPECT_EQ(parsed.uid, 7U);
+  EXPECT_EQ(parsed.gid, 8U);
+  for (std::size_t size = 0; size < payload.size(); ++size) {
+    EXPECT_FALSE(parse_spawn(std::string(payload, 0, size), parsed)) << size;
+  }
+  EXPECT_FALSE(parse_spawn(payload + '\0', parsed));
+  for (const Spawn& bad : {Spawn{"", "", "own", 1, 1}, Spawn{"steps", "", "", 1, 1},
+                           Spawn{"steps", "", "own", 1, 0}, Spawn{"steps", "", "own", 0, 1}}) {
+    EXPECT_FALSE(parse_spawn(encode_with(bad, write_spawn), parsed));
+  }
 }
 
 TEST(MountStep, IsReadBackAsWritten) {

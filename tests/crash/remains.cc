@@ -130,7 +130,7 @@ std::string inconsistencies(As as) {
              " sandboxes\n";
   }
   for (const HostProcess& process : descendants()) {
-    if (alive.empty() && !is_keeper(process.pid)) {
+    if (alive.empty() && !is_keeper(process.pid) && !is_nursery(process)) {
       wrong += "process " + std::to_string(process.pid) + " " + process.name + "\n";
     }
   }

@@ -138,6 +138,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 'P':
       round_trip<protocol::Plan>(payload, protocol::parse_plan, protocol::write_plan);
       break;
+    case 'n':
+      round_trip<protocol::Nursery>(payload, protocol::parse_nursery, protocol::write_nursery);
+      break;
+    case 'S':
+      round_trip<protocol::Spawn>(payload, protocol::parse_spawn, protocol::write_spawn);
+      break;
     default:
       return -1;  // not worth keeping
   }

@@ -47,6 +47,8 @@ bool is_number(const std::string& text) {
 
 }  // namespace
 
+bool is_nursery(const HostProcess& process) { return process.name == "carrel-nursery"; }
+
 std::vector<HostProcess> descendants() {
   std::map<pid_t, HostProcess> all;
   std::error_code ignored;

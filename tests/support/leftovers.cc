@@ -35,7 +35,7 @@ void walk(const std::string& path, Visit visit) {
 Leftovers Leftovers::snapshot() {
   Leftovers result;
   for (const HostProcess& process : descendants()) {
-    if (!is_keeper(process.pid)) {
+    if (!is_keeper(process.pid) && !is_nursery(process)) {
       result.found_.insert("process " + std::to_string(process.pid) + " " + process.name);
     }
   }
@@ -47,7 +47,7 @@ Leftovers Leftovers::snapshot() {
     walk(place().home(as) + "/run", [&](const fs::directory_entry& entry) {
       // The directories right below are part of the home; what is in them is somebody's.
       const fs::path relative = entry.path().lexically_relative(place().home(as) + "/run");
-      const bool keepers = relative.string().starts_with("keeper");
+      const bool keepers = relative.string().starts_with("keeper") || relative == "nursery";
       if (!keepers && (!entry.is_directory(ignored) || relative.has_parent_path())) {
         result.found_.insert("file " + entry.path().string());
       }

@@ -20,9 +20,11 @@
 
 #include "backends/native/keeper_client.h"
 #include "backends/native/keeper_visit.h"
+#include "backends/native/nursery.h"
 #include "backends/native/remains.h"
 #include "backends/native/scope.h"
 #include "base/files.h"
+#include "policy/settings.h"
 #include "storage/box.h"
 
 namespace carrel::native {
@@ -33,6 +35,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kIdleMs = 3000;
 constexpr int kBuryAgainMs = 250;
+constexpr int kNurseryStartMs = 100;    // after everything else was done
+constexpr int kNurseryCheckMs = 10'000;
 constexpr std::size_t kMostVisits = 256;
 
 std::string end_reason(int status) {
@@ -103,6 +107,7 @@ class Keeper {
     for (;;) {
       std::vector<pollfd> waits;
       waits.push_back({visits_.size() < kMostVisits ? listener_.get() : -1, POLLIN, 0});
+      waits.push_back({nursery_.has_value() ? nursery_->pidfd() : -1, POLLIN, 0});
       for (const Box& box : boxes_) {
         waits.push_back({box.process.get(), POLLIN, 0});
       }
@@ -110,11 +115,16 @@ class Keeper {
         waits.push_back({visit.client_fd(), POLLIN, 0});
         waits.push_back({visit.guest_fd(), POLLIN, 0});
       }
-      if (::poll(waits.data(), waits.size(), patience()) == 0 && boxes_.empty() &&
-          visits_.empty() && leave()) {
-        return;
+      if (::poll(waits.data(), waits.size(), patience()) == 0) {
+        if (boxes_.empty() && visits_.empty() && leave()) {
+          return;
+        }
+        tend_nursery();
       }
-      auto wait = waits.begin() + 1;
+      if (waits[1].revents != 0) {
+        nursery_.reset();
+      }
+      auto wait = waits.begin() + 2;
       for (Box& box : boxes_) {
         note_end(box, *wait++);
       }
@@ -158,7 +168,7 @@ class Keeper {
     if (boxes_.empty() && visits_.empty()) {
       return kIdleMs;
     }
-    int least = -1;
+    int least = nursery_.has_value() || nursery_failed_ ? kNurseryCheckMs : kNurseryStartMs;
     auto take = [&](int candidate) { least = least < 0 ? candidate : std::min(least, candidate); };
     const auto ended = [](const Box& box) { return !box.process.valid(); };
     if (std::any_of(boxes_.begin(), boxes_.end(), ended)) {
@@ -181,8 +191,32 @@ class Keeper {
     if (!visits_.empty() && listen().ok()) {
       return false;
     }
+    nursery_.reset();
+    unlink_nursery(run_.get());
     note_keepers_scope(home_, {});
     return true;
+  }
+
+  // While there are sandboxes to keep, one-shots of the same user find their first processes here.
+  // What the host's files are is looked at again and again.
+  void tend_nursery() {
+    auto plan = plan_mounts(policy::default_spec(policy::Operation::kRun), look_at_host(),
+                            Identity(), Lifetime::kOneShot);
+    if (boxes_.empty() || !visits_.empty() || !plan.ok() ||
+        (nursery_.has_value() && nursery_->fits(plan.value()))) {
+      return;
+    }
+    nursery_.reset();
+    nursery_failed_ = true;
+    auto listener = listen_for_nursery(run_.get());
+    if (!listener.ok()) {
+      return;
+    }
+    auto started = Nursery::start(plan.value(), std::move(listener.value()));
+    if (started.ok()) {
+      nursery_.emplace(std::move(started.value()));
+      nursery_failed_ = false;
+    }
   }
 
   void welcome() {
@@ -235,6 +269,8 @@ class Keeper {
   UniqueFd lock_;
   UniqueFd listener_;
   OwnScope scope_;
+  std::optional<Nursery> nursery_;
+  bool nursery_failed_ = false;
   std::vector<Box> boxes_;
   std::list<Visit> visits_;
 };

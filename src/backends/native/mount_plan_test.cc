@@ -69,7 +69,8 @@ MountPlan plan_of(const policy::Spec& spec, Lifetime lifetime = Lifetime::kOneSh
 
 std::vector<Step> steps_of(const policy::Spec& spec, Lifetime lifetime = Lifetime::kOneShot,
                            const HostTree& host = some_host()) {
-  return decode(plan_of(spec, lifetime, host).steps);
+  const MountPlan plan = plan_of(spec, lifetime, host);
+  return decode(plan.shared + plan.own);
 }
 
 // Every kind of sandbox there is.
@@ -265,15 +266,59 @@ TEST(MountPlan, NumbersInProcAreTheSandboxsOwn) {
   EXPECT_NE(find(steps, StepKind::kReplace, "proc/loadavg"), nullptr);
 }
 
-TEST(MountPlan, RootIsSealedLastUnlessItIsWritable) {
-  each_plan([](const policy::Spec& spec, const std::vector<Step>& steps) {
+TEST(MountPlan, SharedPartIsSealedLastUnlessItIsWritable) {
+  for (const policy::Spec& spec : all_specs()) {
+    const std::vector<Step> steps = decode(plan_of(spec).shared);
     const std::size_t seal = place_of(steps, StepKind::kSealRoot, "");
     if (spec.root_mode == policy::RootMode::kReadOnly) {
       EXPECT_EQ(seal, steps.size() - 1);
     } else {
       EXPECT_EQ(seal, steps.size());
     }
-  });
+  }
+}
+
+TEST(MountPlan, WhatIsOneSandboxsOwnIsNotInTheSharedPart) {
+  for (const policy::Spec& spec : all_specs()) {
+    for (const Step& step : decode(plan_of(spec).shared)) {
+      const std::set<StepKind> own = {StepKind::kTmpfs,  StepKind::kSubdirectory, StepKind::kAttach,
+                                      StepKind::kProc,   StepKind::kDevpts,       StepKind::kMask,
+                                      StepKind::kReplace};
+      EXPECT_FALSE(own.contains(step.kind())) << step.path;
+    }
+  }
+  policy::Spec spec;
+  auto other = plan_mounts(spec, some_host(), {1234, 1235, "other", 1, "other-id", 5},
+                           Lifetime::kOneShot);
+  ASSERT_TRUE(other.ok());
+  EXPECT_EQ(other.value().shared, plan_of(spec).shared) << "the identity is in the shared part";
+}
+
+TEST(MountPlan, OwnPartChangesNothingInTheSharedOne) {
+  for (const policy::Spec& spec : all_specs()) {
+    for (const Step& step : decode(plan_of(spec).own)) {
+      const std::set<StepKind> changes = {StepKind::kDirectory, StepKind::kLink, StepKind::kFile,
+                                          StepKind::kBind,      StepKind::kDevice,
+                                          StepKind::kOverlay};
+      EXPECT_FALSE(changes.contains(step.kind())) << step.path;
+    }
+  }
+}
+
+TEST(MountPlan, OnlyThePlainOneShotOfTheHostComesFromANursery) {
+  for (const policy::Spec& spec : all_specs()) {
+    const bool plain =
+        spec.image == "host" && spec.root_mode == policy::RootMode::kReadOnly;
+    EXPECT_EQ(plan_of(spec).nursing == MountPlan::Nursing::kPossible, plain);
+    EXPECT_EQ(plan_of(spec, Lifetime::kLongLived).nursing, MountPlan::Nursing::kImpossible);
+  }
+}
+
+TEST(MountPlan, ReplacedFileOfTheHostIsAnotherSource) {
+  HostTree host = some_host();
+  host.sources = "1:2 ";
+  EXPECT_EQ(plan_of({}, Lifetime::kOneShot, host).sources, "1:2 ");
+  EXPECT_FALSE(look_at_host().sources.empty());
 }
 
 TEST(MountPlan, WritableRootIsAThrowAwayOverlayOfEveryPart) {
@@ -391,7 +436,7 @@ TEST(MountPlan, EtcIsWrittenForTheSandboxsUser) {
               HasSubstr("\nworker:x:1234:1235::/home/worker:/bin/bash\n"));
   EXPECT_THAT(content_of(steps, StepKind::kFile, "etc/group"), HasSubstr("\nworker:x:1235:\n"));
   EXPECT_EQ(content_of(steps, StepKind::kFile, "etc/hostname"), "room\n");
-  EXPECT_EQ(content_of(steps, StepKind::kFile, "etc/machine-id"), std::string(32, 'a') + "\n");
+  EXPECT_EQ(content_of(steps, StepKind::kReplace, "etc/machine-id"), std::string(32, 'a') + "\n");
   EXPECT_EQ(content_of(steps, StepKind::kFile, "etc/resolv.conf"), "");
   EXPECT_NE(find(steps, StepKind::kAttach, "home/worker"), nullptr);
 }

@@ -220,8 +220,10 @@ std::optional<LentProcess> KeepersNursery::lend(const Wanted& wanted) {
   return std::move(lent.value());
 }
 
+void unlink_nursery(int run) { ::unlinkat(run, kSocketName, 0); }
+
 Result<UniqueFd> listen_for_nursery(int run) {
-  ::unlinkat(run, kSocketName, 0);
+  unlink_nursery(run);
   UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const sockaddr_un address = address_in(run);
   if (!listener.valid() ||

@@ -90,5 +90,6 @@ class KeepersNursery : public Lender {
 
 // The keeper's socket for it, in the run-time directory `run`.
 Result<UniqueFd> listen_for_nursery(int run);
+void unlink_nursery(int run);
 
 }  // namespace carrel::native

@@ -32,11 +32,11 @@ void end_sandbox(Launched& launched) {
 }
 
 // What the control group knows and the command's own end does not tell. Returns how much memory
-// was used at most, 0 where nobody counted.
+// was used at most, where that matters and somebody counted, or 0.
 std::uint64_t add_group_facts(const kernel::Cgroup& group, sandbox::ExecResult& result) {
   result.oom_killed = result.oom_killed || group.oom_kills() > 0;
   result.process_limit = result.process_limit || group.pids_limit_hits() > 0;
-  return group.usage().memory_peak_bytes.value_or(0);
+  return result.oom_killed ? group.usage().memory_peak_bytes.value_or(0) : 0;
 }
 
 // A limit that ended or hindered the command is part of its result, and an event.
@@ -72,17 +72,16 @@ bool lacks_required_limit(const policy::Spec& spec, const kernel::CgroupLayout& 
   });
 }
 
+constexpr std::chrono::seconds kLookAgain{1};
+
+}  // namespace
+
 // A sandbox that is being made. The host is looked at while the guest builds its root, except where
 // the guest has to be born in its control group.
-class Making {
+class OneShots::Making {
  public:
-  Making(storage::Home& home, std::string id, policy::Spec spec, KeepersScope keepers,
-         Lender* lender)
-      : home_(&home),
-        id_(std::move(id)),
-        spec_(std::move(spec)),
-        keepers_(keepers),
-        lender_(lender) {}
+  Making(OneShots& all, std::string id, policy::Spec spec, KeepersScope keepers)
+      : all_(&all), id_(std::move(id)), spec_(std::move(spec)), keepers_(keepers) {}
 
   Result<Launched> make() {
     const Placing placing = kernel::has_only_v2() ? Placing::kAtBirth : Placing::kLater;
@@ -90,33 +89,44 @@ class Making {
     request.id = id_;
     request.spec = spec_;
     if (::geteuid() == 0) {
-      CARREL_ASSIGN(mark_, leave_mark(*home_, id_, spec_.cgroup_parent));
+      CARREL_ASSIGN(mark_, leave_mark(*all_->home_, id_, spec_.cgroup_parent));
     }
     SandboxGroups groups;
     if (placing == Placing::kAtBirth) {
       CARREL_ASSIGN(groups, find_place(placing));
     }
-    CARREL_ASSIGN(Launch launch, Launch::begin(*home_, std::move(request), groups.clone_into, lender_));
+    CARREL_ASSIGN(Launch launch, Launch::begin(*all_->home_, std::move(request),
+                                               groups.clone_into, all_->lender_));
     if (placing == Placing::kLater) {
       CARREL_ASSIGN(groups, find_place(placing));
     }
-    return launch.finish(host_, std::move(groups));
+    return launch.finish(*host_, std::move(groups));
   }
 
   [[nodiscard]] bool in_keepers_scope() const {
-    return spec_.cgroup_parent.empty() && !host_.cgroups.parent().empty();
+    return spec_.cgroup_parent.empty() && host_ && !host_->cgroups.parent().empty();
   }
 
  private:
   Result<SandboxGroups> find_place(Placing placing) {
-    CARREL_ASSIGN(host_, look_at_setup(*home_, spec_, Look::kOnlyLimits, keepers_));
-    if (lacks_required_limit(spec_, host_.cgroups)) {
-      CARREL_TRY(ask_for_limits());
+    CARREL_TRY(look_at_host());
+    if (!mark_.valid() && !host_->cgroups.hierarchies().empty()) {
+      CARREL_ASSIGN(mark_, leave_mark(*all_->home_, id_, host_->cgroups.parent()));
     }
-    if (!mark_.valid() && !host_.cgroups.hierarchies().empty()) {
-      CARREL_ASSIGN(mark_, leave_mark(*home_, id_, host_.cgroups.parent()));
+    return make_groups(host_->cgroups, id_, spec_.limits, Lifetime::kOneShot, placing);
+  }
+
+  Status look_at_host() {
+    host_ = spec_.cgroup_parent.empty() ? all_->seen_host() : nullptr;
+    if (!host_) {
+      CARREL_ASSIGN(HostSetup host,
+                    look_at_setup(*all_->home_, spec_, Look::kOnlyLimits, keepers_));
+      host_ = std::make_shared<const HostSetup>(std::move(host));
+      if (spec_.cgroup_parent.empty() && !in_keepers_scope()) {  // that may end at any moment
+        all_->keep_host(host_);
+      }
     }
-    return make_groups(host_.cgroups, id_, spec_.limits, Lifetime::kOneShot, placing);
+    return lacks_required_limit(spec_, host_->cgroups) ? ask_for_limits() : Status();
   }
 
   // The service manager takes milliseconds to answer, so it is asked only when it has to be.
@@ -124,40 +134,60 @@ class Making {
     if (!spec_.cgroup_parent.empty()) {
       return {};
     }
-    OwnScope scope = enter_scope(*home_, ScopeUse::kOneShot);
+    OwnScope scope = enter_scope(*all_->home_, ScopeUse::kOneShot);
     if (!scope.group.empty()) {
       spec_.cgroup_parent = scope.group;
-      CARREL_ASSIGN(host_, look_at_setup(*home_, spec_, Look::kOnlyLimits));
     }
-    host_.why_no_scope = scope.why_not;
+    CARREL_ASSIGN(HostSetup host, look_at_setup(*all_->home_, spec_, Look::kOnlyLimits));
+    host.why_no_scope = scope.why_not;
+    host_ = std::make_shared<const HostSetup>(std::move(host));
     return {};
   }
 
-  storage::Home* home_;
+  OneShots* all_;
   std::string id_;
   policy::Spec spec_;
   KeepersScope keepers_;
-  Lender* lender_;
   UniqueFd mark_;
-  HostSetup host_;  // the sandbox's groups refer to it
+  std::shared_ptr<const HostSetup> host_;  // the sandbox's groups refer to it
 };
 
-}  // namespace
+std::shared_ptr<const HostSetup> OneShots::seen_host() {
+  const std::lock_guard lock(mutex_);
+  return Clock::now() - host_seen_ < kLookAgain ? host_ : nullptr;
+}
 
-Result<sandbox::ExecResult> run_once(storage::Home& home, const OneShot& job,
-                                     const sandbox::CommandIo& io,
-                                     const EnforcementListener& listener, Lender* lender) {
+void OneShots::keep_host(std::shared_ptr<const HostSetup> host) {
+  const std::lock_guard lock(mutex_);
+  host_ = std::move(host);
+  host_seen_ = Clock::now();
+}
+
+void OneShots::sweep() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (swept_ != Clock::time_point() && Clock::now() - swept_ < kLookAgain) {
+      return;
+    }
+    swept_ = Clock::now();
+  }
+  sweep_quickly(*home_);
+}
+
+Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::CommandIo& io,
+                                          const EnforcementListener& listener) {
+  storage::Home& home = *home_;
   const auto input = io.input >= 0 ? sandbox::Input::kFollows : sandbox::Input::kNone;
   CARREL_ASSIGN(std::string start, sandbox::encode_start(job.command, input));
   const std::string id = storage::make_id();
-  auto making = std::make_unique<Making>(home, id, job.spec, KeepersScope::kUse, lender);
+  auto making = std::make_unique<Making>(*this, id, job.spec, KeepersScope::kUse);
   auto launched = making->make();
   if (!launched.ok() && making->in_keepers_scope()) {  // it may just have ended
     home.release_once(id);
-    making = std::make_unique<Making>(home, id, job.spec, KeepersScope::kLeave, lender);
+    making = std::make_unique<Making>(*this, id, job.spec, KeepersScope::kLeave);
     launched = making->make();
   }
-  sweep_quickly(home);  // while the guest builds its room
+  sweep();  // while the guest builds its room
   if (!launched.ok()) {
     home.release_once(id);
     return launched.error();

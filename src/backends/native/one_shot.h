@@ -1,6 +1,12 @@
 #pragma once
 
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+
 #include "backends/native/enforcement.h"
+#include "backends/native/launch.h"
 #include "backends/native/nursery.h"
 #include "base/result.h"
 #include "policy/spec.h"
@@ -21,10 +27,31 @@ struct OneShot {
 // Called once the sandbox is known to be enforceable, before the command runs.
 using EnforcementListener = std::function<void(const Enforcement&)>;
 
-// With a lender the sandbox's first process is borrowed, where he has one.
-Result<sandbox::ExecResult> run_once(storage::Home& home, const OneShot& job,
-                                     const sandbox::CommandIo& io,
-                                     const EnforcementListener& listener,
-                                     Lender* lender = nullptr);
+// The one-shot sandboxes of one home, for a program that makes many, one after the other or side by
+// side: what is the same for all of them is looked at once in a while. With a lender their first
+// processes are borrowed, where he has one.
+class OneShots {
+ public:
+  explicit OneShots(storage::Home& home, Lender* lender = nullptr)
+      : home_(&home), lender_(lender) {}
+
+  Result<sandbox::ExecResult> run(const OneShot& job, const sandbox::CommandIo& io,
+                                  const EnforcementListener& listener = {});
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  class Making;
+
+  std::shared_ptr<const HostSetup> seen_host();
+  void keep_host(std::shared_ptr<const HostSetup> host);
+  void sweep();
+
+  storage::Home* home_;
+  Lender* lender_;
+  std::mutex mutex_;  // for what follows
+  std::shared_ptr<const HostSetup> host_;
+  Clock::time_point host_seen_;
+  Clock::time_point swept_;
+};
 
 }  // namespace carrel::native

@@ -1,0 +1,152 @@
+// One-shot sandboxes whose first process comes from the keeper's nursery.
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include "support/box.h"
+#include "support/fixture.h"
+#include "support/nursery.h"
+
+namespace carrel::test {
+namespace {
+
+using std::chrono::seconds;
+
+class Nursery : public CarrelTest {
+ protected:
+  void SetUp() override {
+    CarrelTest::SetUp();
+    if (IsSkipped()) {
+      return;
+    }
+    box_ = std::make_unique<Box>(GetParam());
+    ASSERT_NE(wait_for_nursery(GetParam()), 0) << "the keeper has no nursery";
+  }
+
+  // A sandbox that came from the nursery and waits for a line.
+  [[nodiscard]] std::unique_ptr<Process> guest(const std::string& script) const {
+    auto process = std::make_unique<Process>(
+        launch({"run", "--", "bash", "-c", script + "; echo up; read -r line; echo end"}));
+    EXPECT_TRUE(process->wait_for_output("up\n", seconds(20))) << process->err();
+    EXPECT_NE(lent_process(), 0) << "it did not come from the nursery";
+    return process;
+  }
+
+ private:
+  std::unique_ptr<Box> box_;
+};
+CARREL_AS_BOTH(Nursery);
+
+TEST_P(Nursery, SandboxesShareNothingThatOneOfThemWrote) {
+  auto first = guest(
+      "for d in /tmp /workspace ~ /dev/shm; do echo secret > $d/left || echo cannot; done");
+  const Run second = bash("cat /tmp/left /workspace/left ~/left /dev/shm/left; ls -A /tmp ~");
+  EXPECT_EQ(second.out.find("secret"), std::string::npos);
+  EXPECT_EQ(first->out().find("cannot"), std::string::npos);
+  first->write("go\n");
+  EXPECT_EQ(first->wait(seconds(20)).status, 0);
+}
+
+TEST_P(Nursery, EverySandboxHasItsOwnIdentityAndNamespaces) {
+  const std::string facts =
+      "cat /etc/machine-id /proc/sys/kernel/random/boot_id; "
+      "for n in cgroup ipc mnt net pid time user uts; do readlink /proc/self/ns/$n; done";
+  auto first = guest(facts);
+  const Run second = bash(facts);
+  ASSERT_EQ(second.status, 0) << second.err;
+  std::istringstream mine(second.out);
+  std::string line;
+  int lines = 0;
+  while (std::getline(mine, line)) {
+    ++lines;
+    EXPECT_EQ(first->out().find(line + "\n"), std::string::npos) << line << " is shared";
+  }
+  EXPECT_EQ(lines, 10);
+}
+
+TEST_P(Nursery, AsRootEverySandboxHasItsOwnIds) {
+  auto first = guest("true");
+  const std::string ids = status_field(lent_process(), "Uid");
+  first->write("go\n");
+  first->wait(seconds(20));
+  auto second = guest("true");
+  // An ordinary user has one id for all of his sandboxes.
+  EXPECT_EQ(status_field(lent_process(), "Uid") == ids, !as_root());
+  EXPECT_EQ(std::atoi(ids.c_str()) == static_cast<int>(Place::user_id()), !as_root());
+  EXPECT_NE(std::atoi(ids.c_str()), 0);
+}
+
+TEST_P(Nursery, NobodyHearsTheNetworkOfTheSandboxBefore) {
+  const std::string listen =
+      "python3 -c 'import socket,time; s=socket.socket(); s.bind((\"127.0.0.1\", 8080)); "
+      "s.listen(); a=socket.socket(socket.AF_UNIX); a.bind(\"\\0carrel\"); a.listen(); "
+      "time.sleep(600)' & sleep 0.5";
+  auto first = guest(listen);
+  const Run second = bash(
+      "python3 -c 'import socket\n"
+      "for f, a in ((socket.AF_INET, (\"127.0.0.1\", 8080)), (socket.AF_UNIX, \"\\0carrel\")):\n"
+      "  s = socket.socket(f)\n"
+      "  try:\n"
+      "    s.connect(a); print(\"reached\")\n"
+      "  except OSError as e: print(\"refused\")'");
+  EXPECT_EQ(second.out, "refused\nrefused\n") << second.err;
+}
+
+TEST_P(Nursery, LimitsHold) {
+  Run run = carrel({"run", "--memory", "64m", "--", "python3", "-c",
+                    "b = bytearray(300 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1"});
+  EXPECT_EQ(run.status, 137) << run.err;
+  EXPECT_NE(run.err.find("out of memory"), std::string::npos) << run.err;
+  run = carrel({"run", "--timeout", "1", "--", "sleep", "600"});
+  EXPECT_EQ(run.status, 124);
+  run = bash("head -c 200M /dev/zero > /tmp/much");
+  EXPECT_NE(run.err.find("No space left"), std::string::npos) << run.err;
+  run = carrel({"run", "--pids", "5", "--", "bash", "-c",
+                "for i in 1 2 3 4 5 6 7 8 9; do sleep 1 & done; wait"});
+  EXPECT_NE(run.err.find("fork"), std::string::npos) << run.err;
+}
+
+TEST_P(Nursery, OtherKindsOfSandboxesAreMadeWithoutIt) {
+  EXPECT_EQ(carrel({"run", "--writable-root", "--", "touch", "/usr/made"}).status, 0);
+  EXPECT_EQ(carrel({"run", "--hostname", "elsewhere", "--", "hostname"}).out, "elsewhere\n");
+  EXPECT_EQ(carrel({"code", "-"}, {.input = "print(42)\n"}).out, "42\n");
+}
+
+TEST_P(Nursery, SandboxesGoOnWithoutIt) {
+  auto first = guest("true");
+  const pid_t old = nursery();
+  ASSERT_EQ(::kill(old, SIGKILL), 0);
+  EXPECT_TRUE(eventually(seconds(5), [&] { return nursery() != old; }));
+  EXPECT_EQ(bash("echo other").out, "other\n");
+  first->write("go\n");
+  EXPECT_EQ(first->wait(seconds(20)).status, 0);
+  EXPECT_NE(first->out().find("end\n"), std::string::npos);
+  EXPECT_NE(wait_for_nursery(GetParam()), 0) << "the keeper makes a new one";
+}
+
+TEST_P(Nursery, EndsWithItsKeeper) {
+  const pid_t one = nursery();
+  const std::string keeper = status_field(one, "PPid");
+  ASSERT_EQ(::kill(static_cast<pid_t>(std::atoi(keeper.c_str())), SIGKILL), 0);
+  EXPECT_TRUE(eventually(seconds(5), [&] { return nursery() == 0; }));
+  EXPECT_EQ(bash("echo without").out, "without\n");
+}
+
+TEST_P(Nursery, SandboxEndsWithTheCommandThatWantedIt) {
+  auto first = guest("(setsid sleep 600 &)");
+  const pid_t lent = lent_process();
+  first->send(SIGKILL);
+  EXPECT_TRUE(eventually(seconds(5), [&] { return status_field(lent, "State").empty(); }));
+}
+
+TEST_P(Nursery, StoppedNurseryIsNotWaitedForTooLong) {
+  const pid_t one = nursery();
+  ASSERT_EQ(::kill(one, SIGSTOP), 0);
+  const Run run = bash("echo patient");
+  ::kill(one, SIGCONT);
+  EXPECT_EQ(run.out, "patient\n") << run.err;
+  EXPECT_LT(run.duration, seconds(10));
+}
+
+}  // namespace
+}  // namespace carrel::test

@@ -1,0 +1,40 @@
+#include "support/nursery.h"
+
+#include <filesystem>
+
+#include "support/host.h"
+#include "support/place.h"
+
+namespace carrel::test {
+
+pid_t nursery() {
+  for (const HostProcess& process : descendants()) {
+    if (is_nursery(process)) {
+      return process.pid;
+    }
+  }
+  return 0;
+}
+
+pid_t wait_for_nursery(As as) {
+  pid_t found = 0;
+  eventually(std::chrono::seconds(10), [&] {
+    std::error_code failed;
+    found = std::filesystem::exists(place().home(as) + "/run/nursery", failed) ? nursery() : 0;
+    return found != 0;
+  });
+  return found;
+}
+
+pid_t lent_process() {
+  const pid_t parent = nursery();
+  for (const HostProcess& process : descendants()) {
+    if (parent != 0 && process.parent == parent &&
+        status_field(process.pid, "NSpid").ends_with("\t1")) {
+      return process.pid;
+    }
+  }
+  return 0;
+}
+
+}  // namespace carrel::test
