@@ -93,8 +93,8 @@ bool complete_room(Guest& guest, Received& frame, Failure& failure) {
   if (!receive(kControl, protocol::FrameType::kNursery, first)) {
     _exit(1);
   }
-  be_nursery(first, frame, spawn);
-  return watch_signals(guest, failure) && build_own(spawn.own, guest.root, failure);
+  be_nursery(first, frame, spawn, guest.root);
+  return watch_signals(guest, failure) && build_further(spawn.own, guest.root, failure);
 }
 
 int run() {

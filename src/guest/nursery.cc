@@ -68,35 +68,78 @@ void answer(int socket, int error_number, int pidfd) {
   sendmsg(socket, &message, MSG_NOSIGNAL);
 }
 
+// A first process that waits for its sandbox.
+struct Waiting {
+  int pidfd = -1;
+  int job = -1;  // what it is to do is sent here
+
+  void dismiss() {
+    for (int* fd : {&pidfd, &job}) {
+      if (*fd >= 0) {
+        close(*fd);
+        *fd = -1;
+      }
+    }
+  }
+};
+
+// The request, and with it the stream.
+bool pass_on(int job, const Received& frame) {
+  unsigned char head[protocol::kHeaderSize];
+  protocol::write_header(
+      {static_cast<std::uint32_t>(frame.size), 0, protocol::FrameType::kSpawn}, head);
+  struct iovec data[2] = {{head, sizeof head}, {frame.payload, frame.size}};
+  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  struct msghdr message {};
+  message.msg_iov = data;
+  message.msg_iovlen = 2;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  struct cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  memcpy(CMSG_DATA(header), &frame.descriptors[0], sizeof(int));
+  return sendmsg(job, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof head + frame.size);
+}
+
 class NurseryServer {
  public:
   NurseryServer(const protocol::Nursery& nursery, int listener)
       : nursery_(nursery), listener_(listener) {}
 
-  // Returns in the first process of a sandbox.
-  void run(Received& frame, protocol::Spawn& spawn) {
+  // Returns in a first process, whose kControl is where its job will come from.
+  void run() {
     for (;;) {
-      // CRITICAL: no two sandboxes share a network. It is made while nobody waits.
-      if (!fresh_network_ && !make_network()) {
-        _exit(1);
-      }
-      fresh_network_ = true;
-      struct pollfd waits[2] = {{kControl, POLLIN, 0}, {listener_, POLLIN, 0}};
-      if (poll(waits, 2, -1) < 0) {
-        continue;
-      }
-      if (waits[0].revents != 0 && serve(kControl, frame, spawn, true)) {
+      // Only who has just been asked is likely to be asked again.
+      if (asked_ && waiting_.job < 0 && fork_ahead(-1) == 0) {
         return;
       }
-      if (waits[1].revents != 0 && welcome(frame, spawn)) {
+      asked_ = false;
+      struct pollfd waits[2] = {{kControl, POLLIN, 0}, {listener_, POLLIN, 0}};
+      int ready = poll(waits, 2, waiting_.job < 0 ? -1 : kForgetMs);
+      if (ready == 0) {
+        waiting_.dismiss();
+      }
+      if (ready <= 0) {
+        continue;
+      }
+      if (waits[0].revents != 0 && serve(kControl, Client::kMaker)) {
+        return;
+      }
+      if (waits[1].revents != 0 && welcome()) {
         return;
       }
     }
   }
 
  private:
-  // Somebody of the same user; the directory of the socket lets in no one else.
-  bool welcome(Received& frame, protocol::Spawn& spawn) {
+  static constexpr int kForgetMs = 5000;
+  enum class Client { kMaker, kOther };
+
+  // Somebody of the same user; the directory of the socket lets in no one else. True in a first
+  // process, as in the calls below.
+  bool welcome() {
     int client = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (client < 0) {
       return false;
@@ -104,65 +147,94 @@ class NurseryServer {
     struct timeval patience {1, 0};
     setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    bool first = serve(client, frame, spawn, false);
+    bool first = serve(client, Client::kOther);
     if (!first) {
       close(client);
     }
     return first;
   }
 
-  // True in the new process.
-  bool serve(int socket, Received& frame, protocol::Spawn& spawn, bool by_maker) {
-    frame = Received{};
+  bool serve(int socket, Client client) {
+    Received frame;
     bool heard = receive(socket, protocol::FrameType::kSpawn, frame);
-    if (!heard && by_maker) {
+    if (!heard && client == Client::kMaker) {
       _exit(0);
     }
     if (heard) {
-      int pidfd = -1;
-      long result = fork_for(frame, spawn, pidfd);
+      long result = provide(frame);
       if (result == 0) {
         return true;
       }
-      answer(socket, result < 0 ? static_cast<int>(-result) : 0, pidfd);
-      if (pidfd >= 0) {
-        close(pidfd);
-      }
+      answer(socket, result < 0 ? static_cast<int>(-result) : 0, waiting_.pidfd);
+      waiting_.dismiss();
+      asked_ = true;
     }
     close_all(frame);
     free(frame.payload);
     return false;
   }
 
-  // 0 in the new process.
-  long fork_for(const Received& frame, protocol::Spawn& spawn, int& pidfd) {
+  // A first process that has its job, as waiting_, or a negative errno; 0 in that process.
+  long provide(const Received& frame) {
+    protocol::Spawn spawn;
     if (!protocol::parse_spawn(frame.view(), spawn) || frame.count < 1 ||
         frame.count > protocol::kMaxSpawnDescriptors) {
       return -EBADMSG;
     }
-    if (spawn.shared != nursery_.shared || spawn.sources != nursery_.sources) {
+    if (spawn.shared != nursery_.shared || spawn.alike != nursery_.alike ||
+        spawn.sources != nursery_.sources) {
       return -ESTALE;
     }
-    fresh_network_ = false;
-    return fork_first_process(frame.count > 1 ? frame.descriptors[1] : -1, pidfd);
+    // One that waits was born outside of the group.
+    const bool in_group = frame.count > 1;
+    if (!in_group && waiting_.job >= 0 && pass_on(waiting_.job, frame)) {
+      return 1;
+    }
+    waiting_.dismiss();
+    long result = fork_ahead(in_group ? frame.descriptors[1] : -1);
+    return result <= 0 || pass_on(waiting_.job, frame) ? result : -EPIPE;
+  }
+
+  // 0 in the new process; its copy of everything else that is open here is closed.
+  long fork_ahead(int group) {
+    // CRITICAL: no two sandboxes share a network.
+    if (!make_network()) {
+      return -errno;
+    }
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+      return -errno;
+    }
+    long result = fork_first_process(group, waiting_.pidfd);
+    if (result == 0) {
+      // CRITICAL: the nursery's own socket among others, by which anybody could have sandboxes
+      // made.
+      if (dup3(ends[1], kControl, O_CLOEXEC) < 0 || close_from(kControl + 1) != 0) {
+        _exit(1);
+      }
+      return 0;
+    }
+    close(ends[1]);
+    if (result < 0) {
+      close(ends[0]);
+      return result;
+    }
+    waiting_.job = ends[0];
+    return result;
   }
 
   const protocol::Nursery& nursery_;
   int listener_;
-  bool fresh_network_ = false;
+  Waiting waiting_;
+  bool asked_ = false;
 };
 
-// What the new process has of the nursery's goes, but for its own stream.
+// Takes on the identity of the sandbox.
 bool settle_in(const Received& frame, const protocol::Spawn& spawn, Failure& failure) {
-  if (dup3(frame.descriptors[0], kControl, O_CLOEXEC) < 0) {
+  if (frame.count != 1 || dup3(frame.descriptors[0], kControl, O_CLOEXEC) < 0) {
     _exit(1);
   }
-  // CRITICAL: the nursery's own socket among others, by which anybody could have sandboxes made.
-  if (int result = close_from(kControl + 1); result != 0) {
-    return failure.at("close", "the nursery's descriptors", result);
-  }
-  signal(SIGCHLD, SIG_DFL);
-  prctl(PR_SET_NAME, "carrel-guest");
+  close(frame.descriptors[0]);
   // CRITICAL: as root each sandbox has ids of its own.
   if (spawn.uid != 0 && (syscall(SYS_setresgid, spawn.gid, spawn.gid, spawn.gid) != 0 ||
                          syscall(SYS_setresuid, spawn.uid, spawn.uid, spawn.uid) != 0)) {
@@ -188,7 +260,7 @@ bool in_own_user_namespace() {
   return first != std::string_view::npos && text[first] != '0';
 }
 
-void be_nursery(const Received& first, Received& frame, protocol::Spawn& spawn) {
+void be_nursery(const Received& first, Received& frame, protocol::Spawn& spawn, BuiltRoot& root) {
   Failure failure;
   protocol::Nursery nursery;
   if (!protocol::parse_nursery(first.view(), nursery) || first.count > 1) {
@@ -207,8 +279,15 @@ void be_nursery(const Received& first, Received& frame, protocol::Spawn& spawn) 
     give_up(failure);
   }
   NurseryServer server(nursery, first.count == 1 ? first.descriptors[0] : -1);
-  server.run(frame, spawn);
-  if (!settle_in(frame, spawn, failure)) {
+  server.run();
+  signal(SIGCHLD, SIG_DFL);
+  const bool built = build_further(nursery.alike, root, failure);
+  if (!receive(kControl, protocol::FrameType::kSpawn, frame)) {
+    _exit(0);  // it was not needed
+  }
+  prctl(PR_SET_NAME, "carrel-guest");
+  protocol::parse_spawn(frame.view(), spawn);
+  if (!settle_in(frame, spawn, failure) || !built) {
     give_up(failure);
   }
 }

@@ -1,11 +1,12 @@
 #pragma once
 
 #include "guest/maker.h"
+#include "guest/root.h"
 #include "protocol/boot.h"
 
-// A guest that makes others. It stands in the shared part of a root, in a network that nobody has
-// used, and forks: its child is the first process of a sandbox, in a copy of that root and in that
-// network, and goes on as one that was made by itself. So a sandbox costs neither the program's
+// A guest that makes others. It stands in the shared part of a root and forks: its child is the first
+// process of a sandbox, in a copy of that root and in a network that nobody else gets, and goes on
+// as one that was made by itself. So a sandbox costs neither the program's
 // start nor most of its mounts. It parses nothing that comes from a sandbox and holds nothing of
 // one; sandboxes live on when it ends.
 namespace carrel::guest {
@@ -14,8 +15,9 @@ namespace carrel::guest {
 bool in_own_user_namespace();
 
 // Serves its maker, and whoever connects to the listener that came with `first`, until its maker is
-// gone. It returns in the first process of each sandbox, whose stream is kControl; `frame` is what
-// `spawn` was read from.
-void be_nursery(const Received& first, Received& frame, protocol::Spawn& spawn);
+// gone. It returns in the first process of each sandbox, in the first two parts of its root; its
+// stream is kControl, and `frame` is what `spawn` was read from. While sandboxes are asked for, one
+// such process waits for the next.
+void be_nursery(const Received& first, Received& frame, protocol::Spawn& spawn, BuiltRoot& root);
 
 }  // namespace carrel::guest

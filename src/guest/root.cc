@@ -32,11 +32,12 @@ class RootBuilder {
   RootBuilder(std::string_view staging, BuiltRoot& built, Failure& failure)
       : staging_(staging), built_(built), failure_(failure) {}
 
-  bool build_whole(std::string_view shared, std::string_view own) {
+  bool build_whole(const protocol::Plan& plan) {
     // The root is attached last of the staged mounts: what is mounted on top of it would stay
     // reachable as "/..".
-    return leave_host() && follow(own, Pass::kTmpfs) && begin_root() &&
-           follow(shared, Pass::kRest) && follow(own, Pass::kRest) && enter();
+    return leave_host() && follow(plan.own, Pass::kTmpfs) && begin_root() &&
+           follow(plan.shared, Pass::kRest) && follow(plan.alike, Pass::kRest) &&
+           follow(plan.own, Pass::kRest) && enter();
   }
 
   bool build_shared(std::string_view shared) {
@@ -51,14 +52,14 @@ class RootBuilder {
            failure_.at("detach", "the host's tree", -errno);
   }
 
-  bool build_own(std::string_view own) {
+  bool build_further(std::string_view part) {
     copied_ = true;
     int root = openat(AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0) {
       return failure_.at("open", "/", -errno);
     }
     tree_.begin(root);
-    bool built = follow(own, Pass::kTmpfs) && follow(own, Pass::kRest);
+    bool built = follow(part, Pass::kTmpfs) && follow(part, Pass::kRest);
     forget();
     return built;
   }
@@ -370,9 +371,7 @@ class RootBuilder {
       return cover.next;
     }
     source_.set(step.source);
-    cover.next = (step.flags & protocol::kStepIsFile) != 0
-                     ? make_text(step.slot, {})
-                     : open_tree(built_.tmpfs[step.slot], source_.c_str(), kCloneTree);
+    cover.next = open_tree(tree_.root(), source_.c_str(), kCloneTree | kNoFollow);
     return cover.next < 0 ? cover.next : protect(cover.next, kCoverAttributes, 0);
   }
 
@@ -493,7 +492,7 @@ class RootBuilder {
 
 bool build_root(const protocol::Plan& plan, BuiltRoot& built, Failure& failure) {
   RootBuilder builder(plan.staging, built, failure);
-  return builder.build_whole(plan.shared, plan.own);
+  return builder.build_whole(plan);
 }
 
 bool build_shared(const protocol::Nursery& nursery, Failure& failure) {
@@ -502,9 +501,9 @@ bool build_shared(const protocol::Nursery& nursery, Failure& failure) {
   return builder.build_shared(nursery.shared);
 }
 
-bool build_own(std::string_view own, BuiltRoot& built, Failure& failure) {
+bool build_further(std::string_view part, BuiltRoot& built, Failure& failure) {
   RootBuilder builder({}, built, failure);
-  return builder.build_own(own);
+  return builder.build_further(part);
 }
 
 bool is_top(Failure& failure) {

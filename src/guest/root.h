@@ -24,11 +24,11 @@ struct BuiltRoot {
 // see Helper::join(). Needs CAP_SYS_ADMIN in the guest's own user namespace, as the others do.
 bool build_root(const protocol::Plan& plan, BuiltRoot& built, Failure& failure);
 
-// The same in two halves. Builds the shared part and moves into it. CRITICAL: of the host's tree
-// its proc stays, because the kernel lets only those mount a proc who see one.
+// The same part by part. Builds the shared part and moves into it. CRITICAL: of the host's tree its
+// proc stays, because the kernel lets only those mount a proc who see one.
 bool build_shared(const protocol::Nursery& nursery, Failure& failure);
-// The rest, in a copy of that. Nothing is left of the host's tree.
-bool build_own(std::string_view own, BuiltRoot& built, Failure& failure);
+// The second part, in a copy of the first: nothing is left of the host's tree. Then the third.
+bool build_further(std::string_view part, BuiltRoot& built, Failure& failure);
 
 // Whether "/" has nothing above it.
 bool is_top(Failure& failure);

@@ -36,6 +36,7 @@ bool parse_step(Reader& plan, MountStep& step) {
 void write_plan(Writer& writer, const Plan& plan) {
   writer.bytes(plan.staging);
   writer.bytes(plan.shared);
+  writer.bytes(plan.alike);
   writer.bytes(plan.own);
 }
 
@@ -43,14 +44,16 @@ bool parse_plan(std::string_view payload, Plan& plan) {
   Reader reader({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
   plan.staging = reader.text(kMaxPath);
   plan.shared = reader.bytes(kMaxPlan);
+  plan.alike = reader.bytes(kMaxPlan);
   plan.own = reader.bytes(kMaxPlan);
   return reader.finished() && plan.staging.starts_with('/') && !plan.shared.empty() &&
-         !plan.own.empty();
+         !plan.alike.empty() && !plan.own.empty();
 }
 
 void write_nursery(Writer& writer, const Nursery& nursery) {
   writer.bytes(nursery.staging);
   writer.bytes(nursery.shared);
+  writer.bytes(nursery.alike);
   writer.bytes(nursery.sources);
 }
 
@@ -58,12 +61,15 @@ bool parse_nursery(std::string_view payload, Nursery& nursery) {
   Reader reader({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
   nursery.staging = reader.text(kMaxPath);
   nursery.shared = reader.bytes(kMaxPlan);
+  nursery.alike = reader.bytes(kMaxPlan);
   nursery.sources = reader.bytes(kMaxSources);
-  return reader.finished() && nursery.staging.starts_with('/') && !nursery.shared.empty();
+  return reader.finished() && nursery.staging.starts_with('/') && !nursery.shared.empty() &&
+         !nursery.alike.empty();
 }
 
 void write_spawn(Writer& writer, const Spawn& spawn) {
   writer.bytes(spawn.shared);
+  writer.bytes(spawn.alike);
   writer.bytes(spawn.sources);
   writer.bytes(spawn.own);
   writer.u32(spawn.uid);
@@ -73,11 +79,12 @@ void write_spawn(Writer& writer, const Spawn& spawn) {
 bool parse_spawn(std::string_view payload, Spawn& spawn) {
   Reader reader({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
   spawn.shared = reader.bytes(kMaxPlan);
+  spawn.alike = reader.bytes(kMaxPlan);
   spawn.sources = reader.bytes(kMaxSources);
   spawn.own = reader.bytes(kMaxPlan);
   spawn.uid = reader.u32();
   spawn.gid = reader.u32();
-  return reader.finished() && !spawn.shared.empty() && !spawn.own.empty() &&
+  return reader.finished() && !spawn.shared.empty() && !spawn.alike.empty() && !spawn.own.empty() &&
          (spawn.uid == 0) == (spawn.gid == 0);
 }
 

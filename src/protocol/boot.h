@@ -35,7 +35,8 @@ enum class StepKind : std::uint8_t {
   kDevice = 8,     // bind the host's device node `source`, checked to be `size` (its number)
   kProc = 9,       // a new proc at `path`
   kDevpts = 10,    // a new devpts at `path`
-  kMask = 11,      // hide `path`, if it exists, behind an empty directory or (kStepIsFile) file;
+  kMask = 11,      // hide `path`, if it exists, behind `source`, a directory or (kStepIsFile) a
+                   // file of the root that is empty, and the same for all masks;
                    // kStepOptional: unless nobody in the sandbox could open it anyway
   kReadOnly = 12,  // make what is at `path` read-only
   kOverlay = 13,   // the host's directory `source` under a throw-away upper from `slot`, at `path`
@@ -66,11 +67,12 @@ void write_step(Writer& writer, const MountStep& step);
 // Reads the next step; false at the end, and when the plan is malformed (see Reader::ok).
 bool parse_step(Reader& plan, MountStep& step);
 
-// The root is made of two parts: what all sandboxes of one kind have alike, which is never written
-// to, and then what is a sandbox's own.
+// The root is made of three parts: what all sandboxes of one kind have together, which is never
+// written to; what each of them has for itself, but all alike; and what is a sandbox's own.
 struct Plan {
   std::string_view staging;  // an existing host directory to build the root on
   std::string_view shared;   // MountSteps
+  std::string_view alike;
   std::string_view own;
 };
 
@@ -82,16 +84,18 @@ bool parse_plan(std::string_view payload, Plan& plan);
 struct Nursery {
   std::string_view staging;
   std::string_view shared;
+  std::string_view alike;
   std::string_view sources;  // which files of the host were bound; only ever compared
 };
 
 void write_nursery(Writer& writer, const Nursery& nursery);
 bool parse_nursery(std::string_view payload, Nursery& nursery);
 
-// One of them, for whoever expects this shared part. With it comes the guest's end of its stream,
+// One of them, for whoever expects these parts. With it comes the guest's end of its stream,
 // and perhaps the v2 control group that it is to be born in.
 struct Spawn {
   std::string_view shared;
+  std::string_view alike;
   std::string_view sources;
   std::string_view own;
   std::uint32_t uid = 0;  // in the nursery's user namespace; zero: the nursery's own

@@ -223,7 +223,7 @@ TEST(Boot, NulIsNowhereInText) {
 }
 
 std::string encode(const Plan& plan) {
-  std::string room(plan.staging.size() + plan.shared.size() + plan.own.size() + 64, '\0');
+  std::string room(plan.staging.size() + plan.shared.size() + plan.alike.size() + plan.own.size() + 64, '\0');
   Writer writer({reinterpret_cast<unsigned char*>(room.data()), room.size()});
   write_plan(writer, plan);
   EXPECT_TRUE(writer.ok());
@@ -233,11 +233,12 @@ std::string encode(const Plan& plan) {
 
 TEST(Plan, IsReadBackAsWritten) {
   const std::string_view steps("steps\0with zero", 15);
-  const std::string payload = encode(Plan{"/sys", steps, "own"});
+  const std::string payload = encode(Plan{"/sys", steps, "alike", "own"});
   Plan parsed;
   ASSERT_TRUE(parse_plan(payload, parsed));
   EXPECT_EQ(parsed.staging, "/sys");
   EXPECT_EQ(parsed.shared, steps);
+  EXPECT_EQ(parsed.alike, "alike");
   EXPECT_EQ(parsed.own, "own");
   for (std::size_t size = 0; size < payload.size(); ++size) {
     EXPECT_FALSE(parse_plan(std::string(payload, 0, size), parsed)) << size;
@@ -250,15 +251,16 @@ TEST(Plan, IsRefusedWhenItMakesNoSense) {
   const std::string_view view(text);
   Plan parsed;
   const std::string_view most = view.substr(0, kMaxPlan);
-  EXPECT_TRUE(parse_plan(encode(Plan{view.substr(0, kMaxPath), most, most}), parsed));
-  EXPECT_FALSE(parse_plan(encode(Plan{view.substr(0, kMaxPath + 1), "steps", "own"}), parsed));
-  EXPECT_FALSE(parse_plan(encode(Plan{"/sys", view, "own"}), parsed));
-  EXPECT_FALSE(parse_plan(encode(Plan{"/sys", "steps", view}), parsed));
-  EXPECT_FALSE(parse_plan(encode(Plan{"sys", "steps", "own"}), parsed));
-  EXPECT_FALSE(parse_plan(encode(Plan{"", "steps", "own"}), parsed));
-  EXPECT_FALSE(parse_plan(encode(Plan{"/sys", "", "own"}), parsed));
-  EXPECT_FALSE(parse_plan(encode(Plan{"/sys", "steps", ""}), parsed));
-  EXPECT_FALSE(parse_plan(encode(Plan{std::string_view("/a\0b", 4), "steps", "own"}), parsed));
+  EXPECT_TRUE(parse_plan(encode(Plan{view.substr(0, kMaxPath), most, "alike", "own"}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{view.substr(0, kMaxPath + 1), "steps", "alike", "own"}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{"/sys", view, "alike", "own"}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{"/sys", "steps", "alike", view}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{"sys", "steps", "alike", "own"}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{"", "steps", "alike", "own"}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{"/sys", "", "alike", "own"}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{"/sys", "steps", "alike", ""}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{"/sys", "steps", "", "own"}), parsed));
+  EXPECT_FALSE(parse_plan(encode(Plan{std::string_view("/a\0b", 4), "steps", "alike", "own"}), parsed));
 }
 
 template <typename Message, typename Write>
@@ -272,7 +274,7 @@ std::string encode_with(const Message& message, Write write) {
 }
 
 TEST(Nursery, IsReadBackAsWritten) {
-  const std::string payload = encode_with(protocol::Nursery{"/sys", "steps", "1:2"}, write_nursery);
+  const std::string payload = encode_with(protocol::Nursery{"/sys", "steps", "alike", "1:2"}, write_nursery);
   protocol::Nursery parsed;
   ASSERT_TRUE(parse_nursery(payload, parsed));
   EXPECT_EQ(parsed.staging, "/sys");
@@ -284,14 +286,15 @@ TEST(Nursery, IsReadBackAsWritten) {
   EXPECT_FALSE(parse_nursery(payload + '\0', parsed));
   const std::string long_sources(kMaxSources + 1, '1');
   for (const protocol::Nursery& bad :
-       {protocol::Nursery{"sys", "steps", ""}, protocol::Nursery{"/sys", "", ""},
-        protocol::Nursery{"/sys", "steps", long_sources}}) {
+       {protocol::Nursery{"sys", "steps", "alike", ""}, protocol::Nursery{"/sys", "", "alike", ""},
+        protocol::Nursery{"/sys", "steps", "", ""},
+        protocol::Nursery{"/sys", "steps", "alike", long_sources}}) {
     EXPECT_FALSE(parse_nursery(encode_with(bad, write_nursery), parsed));
   }
 }
 
 TEST(Spawn, IsReadBackAsWritten) {
-  const std::string payload = encode_with(Spawn{"steps", "1:2", "own", 7, 8}, write_spawn);
+  const std::string payload = encode_with(Spawn{"steps", "alike", "1:2", "own", 7, 8}, write_spawn);
   Spawn parsed;
   ASSERT_TRUE(parse_spawn(payload, parsed));
   EXPECT_EQ(parsed.shared, "steps");
@@ -303,8 +306,10 @@ TEST(Spawn, IsReadBackAsWritten) {
     EXPECT_FALSE(parse_spawn(std::string(payload, 0, size), parsed)) << size;
   }
   EXPECT_FALSE(parse_spawn(payload + '\0', parsed));
-  for (const Spawn& bad : {Spawn{"", "", "own", 1, 1}, Spawn{"steps", "", "", 1, 1},
-                           Spawn{"steps", "", "own", 1, 0}, Spawn{"steps", "", "own", 0, 1}}) {
+  for (const Spawn& bad : {Spawn{"", "alike", "", "own", 1, 1}, Spawn{"steps", "", "", "own", 1, 1},
+                           Spawn{"steps", "alike", "", "", 1, 1},
+                           Spawn{"steps", "alike", "", "own", 1, 0},
+                           Spawn{"steps", "alike", "", "own", 0, 1}}) {
     EXPECT_FALSE(parse_spawn(encode_with(bad, write_spawn), parsed));
   }
 }

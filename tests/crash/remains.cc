@@ -72,7 +72,7 @@ std::vector<pid_t> first_processes() {
   std::vector<pid_t> found;
   for (const HostProcess& process : descendants()) {
     const std::string inner = status_field(process.pid, "NSpid");
-    if (inner.ends_with("\t1")) {
+    if (inner.ends_with("\t1") && !is_nursery(process)) {
       found.push_back(process.pid);
     }
   }

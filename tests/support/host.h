@@ -23,7 +23,7 @@ struct HostProcess {
 // that an orphan of a sandbox stays theirs. Zombies are not live.
 std::vector<HostProcess> descendants();
 
-// Whether it is the nursery of a keeper: it belongs to the installation and to no sandbox.
+// Whether it is the nursery of a keeper, or waits there for a sandbox: it belongs to the installation and to no sandbox.
 bool is_nursery(const HostProcess& process);
 
 // A line of /proc/PID/status without its name; empty if the process or the line is missing.

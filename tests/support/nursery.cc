@@ -9,7 +9,8 @@ namespace carrel::test {
 
 pid_t nursery() {
   for (const HostProcess& process : descendants()) {
-    if (is_nursery(process)) {
+    // One that waits for its sandbox is in its process namespace already.
+    if (is_nursery(process) && status_field(process.pid, "NSpid").find('\t') == std::string::npos) {
       return process.pid;
     }
   }
@@ -29,7 +30,7 @@ pid_t wait_for_nursery(As as) {
 pid_t lent_process() {
   const pid_t parent = nursery();
   for (const HostProcess& process : descendants()) {
-    if (parent != 0 && process.parent == parent &&
+    if (parent != 0 && process.parent == parent && !is_nursery(process) &&
         status_field(process.pid, "NSpid").ends_with("\t1")) {
       return process.pid;
     }

@@ -80,9 +80,10 @@ const kernel::SeccompProgram& guest_filter() {
 }
 
 std::string encode_plan(const MountPlan& plan) {
-  std::string payload(plan.staging.size() + plan.shared.size() + plan.own.size() + 64, '\0');
+  std::string payload(plan.staging.size() + plan.shared.size() + plan.alike.size() +
+                          plan.own.size() + 64, '\0');
   protocol::Writer writer({reinterpret_cast<unsigned char*>(payload.data()), payload.size()});
-  protocol::write_plan(writer, {plan.staging, plan.shared, plan.own});
+  protocol::write_plan(writer, {plan.staging, plan.shared, plan.alike, plan.own});
   payload.resize(writer.size());
   return payload;
 }

@@ -123,8 +123,14 @@ class Plan {
     step.kind = kind;
     step.path = path;
     step.flags = flags;
-    step.slot = kTmpSlot;
-    step.source = "empty";
+    add(step);
+  }
+  void mask(std::string_view path, std::string_view cover, std::uint32_t flags) {
+    MountStep step;
+    step.kind = StepKind::kMask;
+    step.path = path;
+    step.source = cover;
+    step.flags = flags;
     add(step);
   }
   // A read-only file of its own in the place of the one at `path`, if there is one; with
@@ -153,9 +159,13 @@ class Plan {
   std::string steps_;
 };
 
-// The two parts of a plan.
+// Empty in every root, and good to hide something behind.
+constexpr char kEmptyDirectory[] = "run";
+constexpr char kEmptyFile[] = "etc/machine-id";  // it is itself covered in the end
+
 struct Parts {
   Plan shared;
+  Plan alike;
   Plan own;
 };
 
@@ -172,8 +182,8 @@ void add_etc(Parts& parts, const policy::Spec& spec, const Identity& identity) {
   plan.file("etc/hosts", "127.0.0.1 localhost " + spec.hostname + "\n::1 localhost\n");
   plan.file("etc/hostname", spec.hostname + "\n");
   plan.file("etc/resolv.conf", "");
-  plan.file("etc/machine-id", "");
-  parts.own.replace(kTmpSlot, "etc/machine-id", identity.machine_id + "\n", 0);
+  plan.file(kEmptyFile, "");
+  parts.own.replace(kTmpSlot, kEmptyFile, identity.machine_id + "\n", 0);
   plan.file("etc/nsswitch.conf",
             "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n");
 }
@@ -193,7 +203,7 @@ void add_dev(Parts& parts) {
   plan.link("dev/stdout", "/proc/self/fd/1");
   plan.link("dev/stderr", "/proc/self/fd/2");
   plan.directory("dev/shm");
-  parts.own.simple(StepKind::kDevpts, "dev/pts");
+  parts.alike.simple(StepKind::kDevpts, "dev/pts");
   parts.own.attach(kTmpSlot, "shm", "dev/shm", 01777, protocol::kStepNoExec);
 }
 
@@ -216,18 +226,19 @@ std::string stat_text(const Identity& identity) {
 }
 
 // What tells about the host in the new proc is hidden or replaced by text of the sandbox's own.
-void cover_proc(Plan& plan, const policy::Spec& spec, const Identity& identity) {
+void add_proc(Parts& parts, const policy::Spec& spec, const Identity& identity) {
+  parts.alike.simple(StepKind::kProc, "proc");
   for (const char* name : kHiddenFiles) {
-    plan.simple(StepKind::kMask, std::string("proc/") + name, protocol::kStepIsFile);
+    parts.alike.mask(std::string("proc/") + name, kEmptyFile, protocol::kStepIsFile);
   }
   for (const char* name : kPrivateFiles) {
-    plan.simple(StepKind::kMask, std::string("proc/") + name,
-                protocol::kStepIsFile | protocol::kStepOptional);
+    parts.alike.mask(std::string("proc/") + name, kEmptyFile,
+                     protocol::kStepIsFile | protocol::kStepOptional);
   }
   for (const char* name : kHiddenDirectories) {
-    plan.simple(StepKind::kMask, std::string("proc/") + name);
+    parts.alike.mask(std::string("proc/") + name, kEmptyDirectory, 0);
   }
-  plan.simple(StepKind::kReadOnly, "proc/sys");
+  parts.alike.simple(StepKind::kReadOnly, "proc/sys");
   const std::array<std::pair<const char*, std::string>, 4> replaced = {{
       {"loadavg", "0.00 0.00 0.00 1/1 1\n"},
       {"meminfo", memory_text(spec.limits.memory_bytes)},
@@ -235,7 +246,7 @@ void cover_proc(Plan& plan, const policy::Spec& spec, const Identity& identity) 
       {"sys/kernel/random/boot_id", identity.boot_id + "\n"},
   }};
   for (const auto& [name, text] : replaced) {
-    plan.replace(kTmpSlot, std::string("proc/") + name, text, 0);
+    parts.own.replace(kTmpSlot, std::string("proc/") + name, text, 0);
   }
 }
 
@@ -418,12 +429,6 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   result.staging = choose_staging(source);
   own.tmpfs(kDiskSlot, spec.limits.disk_bytes, "/workspace");
   own.tmpfs(kTmpSlot, spec.limits.tmp_bytes, "/tmp");
-  MountStep empty;
-  empty.kind = StepKind::kSubdirectory;
-  empty.slot = kTmpSlot;
-  empty.source = "empty";
-  empty.mode = 0555;
-  own.add(empty);
   if (!read_only) {
     own.tmpfs(kUpperSlot, spec.limits.disk_bytes, "the writable root");
   }
@@ -454,15 +459,15 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   }
   own.attach(kDiskSlot, "workspace", "workspace", 0755);
   own.attach(kTmpSlot, "tmp", "tmp", 01777);
-  own.simple(StepKind::kProc, "proc");
   own.attach(kDiskSlot, "home", home, 0755);
   if (!spec.code.empty()) {
     own.replace(kDiskSlot, "workspace/code", spec.code, protocol::kStepIsFile);
   }
-  cover_proc(own, spec, identity);
+  add_proc(parts, spec, identity);
   result.shared = shared.take();
+  result.alike = parts.alike.take();
   result.own = own.take();
-  if (result.shared.size() + result.own.size() > protocol::kMaxPlan) {
+  if (result.shared.size() + result.alike.size() + result.own.size() > protocol::kMaxPlan) {
     return Error{Code::kResource, 0, "the sandbox's mount plan is too large", {}};
   }
   if (!from_directory && read_only && lifetime == Lifetime::kOneShot) {

@@ -12,10 +12,11 @@ namespace carrel::native {
 
 // How the root of one sandbox is built, as the steps of protocol/boot.h in their wire form.
 struct MountPlan {
-  std::string shared;   // the part that all sandboxes of this kind have alike
-  std::string own;      // and what is this sandbox's own
+  std::string shared;   // what all sandboxes of this kind have together
+  std::string alike;    // what each of them has for itself, and all alike
+  std::string own;      // what is this sandbox's own
   std::string staging;  // a host directory that the plan can be built on
-  // Whether a nursery can have the shared part ready, and which files of the host are in it then:
+  // Whether a nursery can have the first two parts ready, and which files of the host are in it then:
   // a file that was replaced since is another one.
   enum class Nursing { kImpossible, kPossible } nursing = Nursing::kImpossible;
   std::string sources;

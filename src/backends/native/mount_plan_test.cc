@@ -70,7 +70,7 @@ MountPlan plan_of(const policy::Spec& spec, Lifetime lifetime = Lifetime::kOneSh
 std::vector<Step> steps_of(const policy::Spec& spec, Lifetime lifetime = Lifetime::kOneShot,
                            const HostTree& host = some_host()) {
   const MountPlan plan = plan_of(spec, lifetime, host);
-  return decode(plan.shared + plan.own);
+  return decode(plan.shared + plan.alike + plan.own);
 }
 
 // Every kind of sandbox there is.
@@ -292,11 +292,13 @@ TEST(MountPlan, WhatIsOneSandboxsOwnIsNotInTheSharedPart) {
                            Lifetime::kOneShot);
   ASSERT_TRUE(other.ok());
   EXPECT_EQ(other.value().shared, plan_of(spec).shared) << "the identity is in the shared part";
+  EXPECT_EQ(other.value().alike, plan_of(spec).alike) << "the identity is in what is alike";
 }
 
 TEST(MountPlan, OwnPartChangesNothingInTheSharedOne) {
   for (const policy::Spec& spec : all_specs()) {
-    for (const Step& step : decode(plan_of(spec).own)) {
+    const MountPlan plan = plan_of(spec);
+    for (const Step& step : decode(plan.alike + plan.own)) {
       const std::set<StepKind> changes = {StepKind::kDirectory, StepKind::kLink, StepKind::kFile,
                                           StepKind::kBind,      StepKind::kDevice,
                                           StepKind::kOverlay};

@@ -34,6 +34,8 @@ std::string encode(const Message& message, std::size_t size, Write write) {
   return payload;
 }
 
+std::string kind_of(const MountPlan& plan) { return plan.shared + plan.alike + plan.sources; }
+
 sockaddr_un address_in(int directory) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -90,6 +92,7 @@ Result<LentProcess> ask(int socket, const Wanted& wanted) {
   UniqueFd guest_end(ends[1]);
   protocol::Spawn spawn;
   spawn.shared = wanted.plan.shared;
+  spawn.alike = wanted.plan.alike;
   spawn.sources = wanted.plan.sources;
   spawn.own = wanted.plan.own;
   if (wanted.id_range.has_value()) {
@@ -100,7 +103,8 @@ Result<LentProcess> ask(int socket, const Wanted& wanted) {
     descriptors.push_back(wanted.into);
   }
   const std::string payload =
-      encode(spawn, spawn.shared.size() + spawn.sources.size() + spawn.own.size(),
+      encode(spawn,
+             spawn.shared.size() + spawn.alike.size() + spawn.sources.size() + spawn.own.size(),
              protocol::write_spawn);
   CARREL_TRY(send_frame(socket, protocol::FrameType::kSpawn, payload, descriptors));
   CARREL_ASSIGN(lent.pidfd, receive_spawned(socket));
@@ -116,10 +120,10 @@ Result<Nursery> Nursery::start(const MountPlan& plan, UniqueFd listener) {
       CARREL_TRY(process.map_ids(nursery_id_map()));
     }
     CARREL_TRY(process.execute());
-    const protocol::Nursery nursery{plan.staging, plan.shared, plan.sources};
-    const std::string payload =
-        encode(nursery, plan.staging.size() + plan.shared.size() + plan.sources.size(),
-               protocol::write_nursery);
+    const protocol::Nursery nursery{plan.staging, plan.shared, plan.alike, plan.sources};
+    const std::string payload = encode(
+        nursery, plan.staging.size() + plan.shared.size() + plan.alike.size() + plan.sources.size(),
+        protocol::write_nursery);
     std::vector<int> descriptors;
     if (listener.valid()) {
       descriptors.push_back(listener.get());
@@ -132,8 +136,7 @@ Result<Nursery> Nursery::start(const MountPlan& plan, UniqueFd listener) {
   nursery.pid_ = taken.pid;
   nursery.pidfd_ = std::move(taken.pidfd);
   nursery.stream_ = std::move(taken.stream);
-  nursery.shared_ = plan.shared;
-  nursery.sources_ = plan.sources;
+  nursery.kind_ = kind_of(plan);
   return nursery;
 }
 
@@ -141,8 +144,7 @@ Nursery::Nursery(Nursery&& other) noexcept
     : pid_(std::exchange(other.pid_, 0)),
       pidfd_(std::move(other.pidfd_)),
       stream_(std::move(other.stream_)),
-      shared_(std::move(other.shared_)),
-      sources_(std::move(other.sources_)) {}
+      kind_(std::move(other.kind_)) {}
 
 Nursery& Nursery::operator=(Nursery&& other) noexcept {
   if (this != &other) {
@@ -150,8 +152,7 @@ Nursery& Nursery::operator=(Nursery&& other) noexcept {
     pid_ = std::exchange(other.pid_, 0);
     pidfd_ = std::move(other.pidfd_);
     stream_ = std::move(other.stream_);
-    shared_ = std::move(other.shared_);
-    sources_ = std::move(other.sources_);
+    kind_ = std::move(other.kind_);
   }
   return *this;
 }
@@ -168,8 +169,7 @@ void Nursery::end() {
 }
 
 bool Nursery::fits(const MountPlan& plan) const {
-  return plan.nursing == MountPlan::Nursing::kPossible && plan.shared == shared_ &&
-         plan.sources == sources_;
+  return plan.nursing == MountPlan::Nursing::kPossible && kind_of(plan) == kind_;
 }
 
 Result<LentProcess> Nursery::spawn(const Wanted& wanted) { return ask(stream_.get(), wanted); }
@@ -180,7 +180,7 @@ std::optional<LentProcess> OwnNursery::lend(const Wanted& wanted) {
   }
   const std::lock_guard lock(mutex_);
   if (!nursery_.has_value() || !nursery_->fits(wanted.plan)) {
-    std::string kind = wanted.plan.shared + wanted.plan.sources;
+    std::string kind = kind_of(wanted.plan);
     if (kind != last_kind_) {
       last_kind_ = std::move(kind);
       return std::nullopt;

@@ -16,8 +16,8 @@
 // see src/guest/nursery.h.
 namespace carrel::native {
 
-// The first process of a sandbox, made by a nursery: it stands in the shared part of its root and
-// builds the rest. It is nobody's child; it ends with its stream.
+// The first process of a sandbox, made by a nursery: it stands in what its root has alike with others
+// and builds the rest. It is nobody's child; it ends with its stream.
 struct LentProcess {
   UniqueFd pidfd;
   UniqueFd stream;
@@ -42,7 +42,7 @@ class Lender {
 
 class Nursery {
  public:
-  // For plans with this shared part. With a listener it also serves whoever connects to it.
+  // For plans of this kind. With a listener it also serves whoever connects to it.
   static Result<Nursery> start(const MountPlan& plan, UniqueFd listener);
 
   [[nodiscard]] bool fits(const MountPlan& plan) const;
@@ -63,8 +63,7 @@ class Nursery {
   pid_t pid_ = 0;
   UniqueFd pidfd_;
   UniqueFd stream_;
-  std::string shared_;
-  std::string sources_;
+  std::string kind_;
 };
 
 // For a program that makes many sandboxes: the second of one kind starts a nursery for that kind.
