@@ -1,5 +1,4 @@
 #include <fcntl.h>
-#include <malloc.h>
 #include <poll.h>
 
 #include <array>
@@ -153,8 +152,5 @@ void open_missing_streams() {
 
 int main(int count, char** words) {
   open_missing_streams();
-  // The heap grows in few steps and gives nothing back: most commands live for milliseconds.
-  ::mallopt(M_TOP_PAD, 256 << 10);
-  ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
   return carrel::cli::main_with(std::vector<std::string_view>(words + 1, words + count));
 }

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -79,7 +80,8 @@ Error child_error(const ChildFailure& failure) {
 }
 
 bool is_real_time() {
-  const int policy = ::sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
+  const int policy = static_cast<int>(::syscall(SYS_sched_getscheduler, 0)) &
+                     ~SCHED_RESET_ON_FORK;
   return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
 }
 

@@ -1,0 +1,22 @@
+# Links a program statically with musl instead of glibc: it starts in half the time, because glibc
+# begins by asking the processor about its caches, which a virtual machine answers slowly. See
+# docs/decisions/0011-musl.md.
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} -dumpmachine
+  OUTPUT_VARIABLE machine OUTPUT_STRIP_TRAILING_WHITESPACE)
+string(REGEX REPLACE "^([^-]+)-.*" "\\1" processor "${machine}")
+set(musl_lib /usr/lib/${processor}-linux-musl)
+find_program(MUSL_CC NAMES musl-gcc REQUIRED)
+
+function(carrel_link_with_musl target)
+  set(shims ${PROJECT_BINARY_DIR}/musl_shims.o)
+  set(source ${PROJECT_SOURCE_DIR}/src/base/musl.c)
+  add_custom_command(OUTPUT ${shims}
+    COMMAND ${MUSL_CC} -std=c11 -O2 -Wall -Wextra -Werror -ffunction-sections
+            -c ${source} -o ${shims}
+    DEPENDS ${source} COMMENT "Building what musl lacks" VERBATIM)
+  set_source_files_properties(${shims} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  target_sources(${target} PRIVATE ${shims})
+  set(specs ${PROJECT_BINARY_DIR}/musl.specs)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/musl.specs.in ${specs} @ONLY)
+  target_link_options(${target} PRIVATE -static -specs=${specs} -Wl,--eh-frame-hdr)
+endfunction()

@@ -1,0 +1,131 @@
+// What our code, the C++ library and SQLite use of glibc, and musl does not have under that name.
+// The program is compiled against glibc's headers and linked with musl: see
+// docs/decisions/0011-musl.md. A function that is missing here is an error of the linker.
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <link.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// Never true: a program that says so must tell when it becomes false.
+char __libc_single_threaded = 0;
+
+// The checked forms of -D_FORTIFY_SOURCE.
+void* __memcpy_chk(void* to, const void* from, size_t size, size_t room) {
+  if (size > room) {
+    __builtin_trap();
+  }
+  return memcpy(to, from, size);
+}
+
+void* __memset_chk(void* to, int byte, size_t size, size_t room) {
+  if (size > room) {
+    __builtin_trap();
+  }
+  return memset(to, byte, size);
+}
+
+int __snprintf_chk(char* to, size_t size, int flag, size_t room, const char* format, ...) {
+  (void)flag;
+  if (size > room) {
+    __builtin_trap();
+  }
+  va_list arguments;
+  va_start(arguments, format);
+  int result = vsnprintf(to, size, format, arguments);
+  va_end(arguments);
+  return result;
+}
+
+// openat() without a mode, where one would be needed for O_CREAT.
+int __openat64_2(int directory, const char* path, int flags) {
+  if ((flags & (O_CREAT | O_TMPFILE)) == O_CREAT || (flags & O_TMPFILE) == O_TMPFILE) {
+    __builtin_trap();
+  }
+  return openat(directory, path, flags);
+}
+
+int fcntl64(int fd, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* argument = va_arg(arguments, void*);
+  va_end(arguments);
+  return fcntl(fd, command, argument);
+}
+
+uint32_t arc4random(void) {
+  uint32_t value;
+  if (getrandom(&value, sizeof value, 0) != (ssize_t)sizeof value) {
+    __builtin_trap();
+  }
+  return value;
+}
+
+const char* sigabbrev_np(int signal) {
+  static const char* const kNames[] = {
+      0,      "HUP",  "INT",  "QUIT", "ILL",    "TRAP", "ABRT",  "BUS",  "FPE",    "KILL", "USR1",
+      "SEGV", "USR2", "PIPE", "ALRM", "TERM",   "STKFLT", "CHLD", "CONT", "STOP",  "TSTP", "TTIN",
+      "TTOU", "URG",  "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "POLL", "PWR",    "SYS"};
+  return signal > 0 && (size_t)signal < sizeof kNames / sizeof kNames[0] ? kNames[signal] : 0;
+}
+
+// The mount interface; the numbers are the same on every architecture.
+int open_tree(int directory, const char* path, unsigned flags) {
+  return (int)syscall(428, directory, path, flags);
+}
+int move_mount(int from, const char* from_path, int to, const char* to_path, unsigned flags) {
+  return (int)syscall(429, from, from_path, to, to_path, flags);
+}
+int fsopen(const char* type, unsigned flags) { return (int)syscall(430, type, flags); }
+int fsconfig(int context, unsigned command, const char* key, const void* value, int extra) {
+  return (int)syscall(431, context, command, key, value, extra);
+}
+int fsmount(int context, unsigned flags, unsigned attributes) {
+  return (int)syscall(432, context, flags, attributes);
+}
+int mount_setattr(int directory, const char* path, unsigned flags, void* attributes, size_t size) {
+  return (int)syscall(442, directory, path, flags, attributes, size);
+}
+
+// By this an exception finds the tables that lead it to its handler. There is one object to look
+// in: this program.
+struct dl_find_object {
+  unsigned long long flags;
+  void* map_start;
+  void* map_end;
+  void* link_map;
+  void* eh_frame;
+  unsigned long long reserved[7];
+};
+
+extern const char __executable_start[];
+extern const char _end[];
+
+static int note_tables(struct dl_phdr_info* object, size_t size, void* tables) {
+  (void)size;
+  for (unsigned i = 0; i < object->dlpi_phnum; ++i) {
+    if (object->dlpi_phdr[i].p_type == PT_GNU_EH_FRAME) {
+      *(void**)tables = (void*)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
+    }
+  }
+  return 1;
+}
+
+int _dl_find_object(void* address, struct dl_find_object* result) {
+  void* tables = 0;
+  dl_iterate_phdr(note_tables, &tables);
+  if (tables == 0 || (const char*)address < __executable_start || (const char*)address >= _end) {
+    return -1;
+  }
+  memset(result, 0, sizeof *result);
+  result->map_start = (void*)(uintptr_t)__executable_start;
+  result->map_end = (void*)(uintptr_t)_end;
+  result->eh_frame = tables;
+  return 0;
+}
