@@ -1,6 +1,6 @@
 # Links a program statically with musl instead of glibc: it starts in half the time, because glibc
 # begins by asking the processor about its caches, which a virtual machine answers slowly. See
-# docs/decisions/0011-musl.md.
+# docs/decisions/0012-musl.md.
 execute_process(COMMAND ${CMAKE_CXX_COMPILER} -dumpmachine
   OUTPUT_VARIABLE machine OUTPUT_STRIP_TRAILING_WHITESPACE)
 string(REGEX REPLACE "^([^-]+)-.*" "\\1" processor "${machine}")

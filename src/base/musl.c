@@ -1,6 +1,6 @@
 // What our code, the C++ library and SQLite use of glibc, and musl does not have under that name.
 // The program is compiled against glibc's headers and linked with musl: see
-// docs/decisions/0011-musl.md. A function that is missing here is an error of the linker.
+// docs/decisions/0012-musl.md. A function that is missing here is an error of the linker.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <link.h>
@@ -92,6 +92,35 @@ int fsmount(int context, unsigned flags, unsigned attributes) {
 int mount_setattr(int directory, const char* path, unsigned flags, void* attributes, size_t size) {
   return (int)syscall(442, directory, path, flags, attributes, size);
 }
+
+// The C++ library looks into a locale for the tables of characters. There is one, "C": for musl it
+// begins with null pointers, which glibc's has in the same place.
+struct glibc_locale {
+  void* categories[13];
+  const unsigned short* ctype_b;
+  const int* ctype_tolower;
+  const int* ctype_toupper;
+  const char* names[13];
+};
+
+const unsigned short** __ctype_b_loc(void);
+const int32_t** __ctype_tolower_loc(void);
+const int32_t** __ctype_toupper_loc(void);
+
+void* __newlocale(int mask, const char* name, void* base) {
+  (void)mask;
+  (void)base;
+  static struct glibc_locale c_locale;
+  if (strcmp(name, "C") != 0 && strcmp(name, "POSIX") != 0) {
+    return 0;
+  }
+  c_locale.ctype_b = *__ctype_b_loc();
+  c_locale.ctype_tolower = *__ctype_tolower_loc();
+  c_locale.ctype_toupper = *__ctype_toupper_loc();
+  return &c_locale;
+}
+void* __duplocale(void* locale) { return locale; }
+void __freelocale(void* locale) { (void)locale; }
 
 // By this an exception finds the tables that lead it to its handler. There is one object to look
 // in: this program.
