@@ -97,7 +97,7 @@ Status make_directories(const std::string& path, unsigned mode) {
     std::string part = path.substr(0, at);
     if (::mkdir(part.c_str(), mode) != 0 && errno != EEXIST) {
       int reason = errno;
-      struct stat info {};
+      struct stat info{};
       if (::stat(part.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
         return system_error(reason, "create directory '" + part + "'");
       }
@@ -123,7 +123,7 @@ Status remove_below(int dir, const std::string& name, dev_t device, int depth) {
   if (fd < 0) {
     return system_error("open directory '" + name + "'");
   }
-  struct stat info {};
+  struct stat info{};
   if (::fstat(fd, &info) != 0 || info.st_dev != device || depth > 4096) {
     ::close(fd);
     return Error{Code::kConflict, 0, "remove '" + name + "': it is on another file system", {}};
@@ -148,7 +148,7 @@ Status remove_below(int dir, const std::string& name, dev_t device, int depth) {
 }  // namespace
 
 Status remove_tree_at(int dir, const std::string& name) {
-  struct stat info {};
+  struct stat info{};
   if (::fstatat(dir, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
     return errno == ENOENT ? Status{} : Status{system_error("remove '" + name + "'")};
   }
