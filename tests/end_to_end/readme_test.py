@@ -81,9 +81,11 @@ class PlantedReadmes(WithAHome):
         self.assertEqual(len(one.steps), 3)
 
     def test_a_rewritten_readme_is_right_and_keeps_what_was(self):
-        text = self.block("$ seq 3", "1", "...", "9", "$ echo Python 3.1", "Python 2.7") + "\nEnd.\n"
-        new = T.rewritten(text, PROGRAM, self.home)
-        self.assertEqual(new, text.replace("9", "3"))
+        right = self.block("$ echo Python 3.1", "Python 2.7")
+        wrong = self.block("$ seq 3", "1", "...", "9", "$ echo Python 3.1", "Python 2.7", "$ true")
+        new = T.rewritten(right + wrong + right + "End.\n", PROGRAM, self.home)
+        made = wrong.replace("9", "3").replace("2.7", "3.1")
+        self.assertEqual(new, right + made + right + "End.\n")
         self.assertEqual(self.differences(new), [])
 
 
