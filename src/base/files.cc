@@ -111,8 +111,7 @@ Result<DirectoryEntries> DirectoryEntries::open_at(int dir, const std::string& p
   if (stream == nullptr) {
     return system_error("list directory '" + path + "'");
   }
-  (void)fd.release();
-  return DirectoryEntries(stream, path);
+  return DirectoryEntries(stream, fd.release(), path);
 }
 
 const dirent* DirectoryEntries::next() {

@@ -43,15 +43,17 @@ class DirectoryEntries {
   // Valid until the next call. Null at the end, and after an error that failure() then tells.
   const dirent* next();
   [[nodiscard]] Status failure() const;
-  [[nodiscard]] int descriptor() const { return ::dirfd(stream_.get()); }
+  [[nodiscard]] int descriptor() const { return descriptor_; }
 
  private:
   struct Close {
     void operator()(DIR* stream) const { ::closedir(stream); }
   };
-  DirectoryEntries(DIR* stream, std::string path) : stream_(stream), path_(std::move(path)) {}
+  DirectoryEntries(DIR* stream, int descriptor, std::string path)
+      : stream_(stream), descriptor_(descriptor), path_(std::move(path)) {}
 
   std::unique_ptr<DIR, Close> stream_;
+  int descriptor_;  // of the stream
   std::string path_;
   int error_number_ = 0;
 };
