@@ -85,9 +85,9 @@ Result<int> work_in_library(const std::string& home_path, double end) {
 
 [[noreturn]] void be_library_worker(const Setup& setup, Who who, double end, int report) {
   const std::string home = home_path(setup, who, "idle");
-  if (who == Who::kUser && (::setgroups(0, nullptr) != 0 || ::setgid(setup.user.gid) != 0 ||
-                            ::setuid(setup.user.uid) != 0 ||
-                            ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0)) {
+  if (who == Who::kUser &&
+      (::setgroups(0, nullptr) != 0 || ::setgid(setup.user.gid) != 0 ||
+       ::setuid(setup.user.uid) != 0 || ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0)) {
     ::_exit(1);
   }
   auto finished = work_in_library(home, end);
@@ -150,8 +150,7 @@ void measure_rates(const Setup& setup, Effort effort, Report& report) {
   contenders.back().peer = "bubblewrap, user";
   for (Who who : {Who::kRoot, Who::kUser}) {
     const std::string user = who == Who::kUser ? ", user" : "";
-    contenders.push_back(Contender{"carrel, library" + user,
-                                   [&setup, who, slice] {
+    contenders.push_back(Contender{"carrel, library" + user, [&setup, who, slice] {
                                      return rate_in_library(setup, who, slice);
                                    }});
     contenders.back().peer = "bubblewrap" + user;

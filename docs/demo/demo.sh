@@ -53,6 +53,7 @@ agent 'whoami; hostname; pwd'
 agent 'cd /tmp && printf "alpha\nbeta\ngamma\n" > notes.txt && wc -l notes.txt'
 
 say 'Turn 2: the same shell, so a relative path lands in /tmp'
+# shellcheck disable=SC2016 # it is the agent's shell that expands
 agent 'printf "three notes, the first is %s\n" "$(head -n1 notes.txt)" > summary.txt'
 agent 'ls -1 /tmp/*.txt; cat /tmp/summary.txt'
 

@@ -1,13 +1,12 @@
 #include "base/files.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
-#include <memory>
+#include <string_view>
 
 namespace carrel {
 
@@ -97,7 +96,7 @@ Status make_directories(const std::string& path, unsigned mode) {
     std::string part = path.substr(0, at);
     if (::mkdir(part.c_str(), mode) != 0 && errno != EEXIST) {
       int reason = errno;
-      struct stat info {};
+      struct stat info{};
       if (::stat(part.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
         return system_error(reason, "create directory '" + part + "'");
       }
@@ -106,11 +105,38 @@ Status make_directories(const std::string& path, unsigned mode) {
   return {};
 }
 
-namespace {
+Result<DirectoryEntries> DirectoryEntries::open_at(int dir, const std::string& path) {
+  CARREL_ASSIGN(UniqueFd fd, carrel::open_at(dir, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  DIR* stream = ::fdopendir(fd.get());
+  if (stream == nullptr) {
+    return system_error("list directory '" + path + "'");
+  }
+  return DirectoryEntries(stream, fd.release(), path);
+}
 
-struct CloseDir {
-  void operator()(DIR* dir) const { ::closedir(dir); }
-};
+const dirent* DirectoryEntries::next() {
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(stream_.get());
+    if (entry == nullptr) {
+      error_number_ = errno;
+      return nullptr;
+    }
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") {
+      return entry;
+    }
+  }
+}
+
+Status DirectoryEntries::failure() const {
+  if (error_number_ == 0) {
+    return {};
+  }
+  return system_error(error_number_, "list directory '" + path_ + "'");
+}
+
+namespace {
 
 Status remove_below(int dir, const std::string& name, dev_t device, int depth) {
   if (::unlinkat(dir, name.c_str(), 0) == 0 || errno == ENOENT) {
@@ -119,26 +145,15 @@ Status remove_below(int dir, const std::string& name, dev_t device, int depth) {
   if (errno != EISDIR && errno != EPERM) {
     return system_error("remove '" + name + "'");
   }
-  int fd = ::openat(dir, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) {
-    return system_error("open directory '" + name + "'");
-  }
-  struct stat info {};
-  if (::fstat(fd, &info) != 0 || info.st_dev != device || depth > 4096) {
-    ::close(fd);
+  CARREL_ASSIGN(DirectoryEntries entries, DirectoryEntries::open_at(dir, name));
+  struct stat info{};
+  if (::fstat(entries.descriptor(), &info) != 0 || info.st_dev != device || depth > 4096) {
     return Error{Code::kConflict, 0, "remove '" + name + "': it is on another file system", {}};
   }
-  std::unique_ptr<DIR, CloseDir> entries(::fdopendir(fd));
-  if (!entries) {
-    ::close(fd);
-    return system_error("list directory '" + name + "'");
+  while (const dirent* entry = entries.next()) {
+    CARREL_TRY(remove_below(entries.descriptor(), entry->d_name, device, depth + 1));
   }
-  while (const dirent* entry = ::readdir(entries.get())) {
-    std::string child = entry->d_name;
-    if (child != "." && child != "..") {
-      CARREL_TRY(remove_below(::dirfd(entries.get()), child, device, depth + 1));
-    }
-  }
+  CARREL_TRY(entries.failure());
   if (::unlinkat(dir, name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
     return system_error("remove directory '" + name + "'");
   }
@@ -148,7 +163,7 @@ Status remove_below(int dir, const std::string& name, dev_t device, int depth) {
 }  // namespace
 
 Status remove_tree_at(int dir, const std::string& name) {
-  struct stat info {};
+  struct stat info{};
   if (::fstatat(dir, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
     return errno == ENOENT ? Status{} : Status{system_error("remove '" + name + "'")};
   }

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
+#include <set>
 #include <string>
 
 namespace carrel {
@@ -50,6 +52,78 @@ TEST_F(Files, RemovingATreeNeverFollowsALink) {
 
 TEST_F(Files, RemovingWhatIsNotThereIsFine) {
   EXPECT_TRUE(remove_tree_at(dir_.get(), "nothing").ok());
+}
+
+TEST_F(Files, EveryEntryIsVisitedOnceAndOnlyVisibleOnesWhereAsked) {
+  std::set<std::string> made = {".hidden", "..two"};
+  for (int i = 0; i < 2000; ++i) {  // more than one buffer of them
+    made.insert("entry-with-a-name-of-some-length-" + std::to_string(i));
+  }
+  for (const std::string& name : made) {
+    ASSERT_TRUE(open_at(dir_.get(), name, O_WRONLY | O_CREAT, 0600).ok());
+  }
+  std::multiset<std::string> seen;
+  auto entries = DirectoryEntries::open_at(dir_.get(), ".");
+  ASSERT_TRUE(entries.ok());
+  while (const dirent* entry = entries.value().next()) {
+    seen.insert(entry->d_name);
+  }
+  EXPECT_TRUE(entries.value().failure().ok());
+  EXPECT_EQ(seen, std::multiset<std::string>(made.begin(), made.end()));
+
+  std::size_t visible = 0;
+  // A second walk through the same descriptor begins at the beginning.
+  ASSERT_TRUE(each_visible_entry_at(dir_.get(), ".", [&](const dirent& entry) {
+                EXPECT_NE(entry.d_name[0], '.');
+                ++visible;
+              }).ok());
+  EXPECT_EQ(visible, made.size() - 2);
+}
+
+TEST_F(Files, AVisitMayRemoveWhatItVisits) {
+  for (int i = 0; i < 2000; ++i) {
+    ASSERT_TRUE(open_at(dir_.get(), std::to_string(i), O_WRONLY | O_CREAT, 0600).ok());
+  }
+  int visits = 0;
+  ASSERT_TRUE(each_visible_entry_at(dir_.get(), ".", [&](const dirent& entry) {
+                ++visits;
+                EXPECT_EQ(::unlinkat(dir_.get(), entry.d_name, 0), 0);
+              }).ok());
+  EXPECT_EQ(visits, 2000);
+  EXPECT_TRUE(std::filesystem::is_empty(root_));
+}
+
+TEST_F(Files, ALinkToADirectoryAndAFileAreNotListed) {
+  ASSERT_TRUE(make_directories(root_ + "/real", 0700).ok());
+  ASSERT_TRUE(replace_file_at(dir_.get(), "file", "x", 0600).ok());
+  ASSERT_EQ(::symlink("real", (root_ + "/link").c_str()), 0);
+  auto visit = [](const dirent&) { FAIL(); };
+  EXPECT_TRUE(each_visible_entry_at(dir_.get(), "real", visit).ok());
+  for (const char* name : {"link", "file", "missing"}) {
+    Status walked = each_visible_entry_at(dir_.get(), name, visit);
+    ASSERT_FALSE(walked.ok()) << name;
+    EXPECT_NE(walked.error().message.find(name), std::string::npos) << walked.error().message;
+  }
+}
+
+TEST_F(Files, AFailedWalkIsNoEnd) {
+  auto entries = DirectoryEntries::open_at(dir_.get(), ".");
+  ASSERT_TRUE(entries.ok());
+  UniqueFd file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::dup3(file.get(), entries.value().descriptor(), O_CLOEXEC),
+            entries.value().descriptor());
+  EXPECT_EQ(entries.value().next(), nullptr);
+  EXPECT_EQ(entries.value().failure().error().error_number, ENOTDIR);
+}
+
+TEST_F(Files, WalksLeaveNoDescriptorBehind) {
+  auto lowest_free = [] { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)).get(); };
+  const int before = lowest_free();
+  for (int i = 0; i < 8; ++i) {
+    (void)each_visible_entry_at(dir_.get(), ".", [](const dirent&) {});
+    (void)each_visible_entry_at(dir_.get(), "missing", [](const dirent&) {});
+  }
+  EXPECT_EQ(lowest_free(), before);
 }
 
 TEST_F(Files, AnErrorNamesTheFileAndTheReason) {

@@ -95,12 +95,12 @@ using Status = Result<void>;
 #define CARREL_CONCAT(a, b) CARREL_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function with the Error of `expression`, if it has one.
-#define CARREL_TRY(expression)                       \
-  do {                                               \
-    auto carrel_status = (expression);               \
-    if (!carrel_status.ok()) {                       \
-      return std::move(carrel_status.error());       \
-    }                                                \
+#define CARREL_TRY(expression)                 \
+  do {                                         \
+    auto carrel_status = (expression);         \
+    if (!carrel_status.ok()) {                 \
+      return std::move(carrel_status.error()); \
+    }                                          \
   } while (false)
 
 // `CARREL_ASSIGN(auto fd, open_something())`: declares or assigns the value, or returns the Error.

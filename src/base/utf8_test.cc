@@ -5,7 +5,9 @@
 namespace carrel {
 namespace {
 
-TEST(Utf8, TextOfEveryLengthIsValid) { EXPECT_TRUE(valid_utf8("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80")); }
+TEST(Utf8, TextOfEveryLengthIsValid) {
+  EXPECT_TRUE(valid_utf8("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"));
+}
 
 TEST(Utf8, BytesThatAreNotTextBecomeReplacementCharacters) {
   EXPECT_EQ(replace_invalid_utf8("\xff\xfe\n"), "\xef\xbf\xbd\xef\xbf\xbd\n");

@@ -139,16 +139,15 @@ std::chrono::milliseconds timeout_for(const Context& context, const storage::Box
 int run_in_box(const Context& context, Connection& connection, sandbox::CommandRequest request,
                int input) {
   const bool shell = request.arguments.empty();
-  const std::string text =
-      shell ? request.shell_text : [&] {
-        std::string joined;
-        for (const std::string& word : request.arguments) {
-          joined += (joined.empty() ? "" : " ") + word;
-        }
-        return joined;
-      }();
-  auto payload = sandbox::encode_start(
-      request, input >= 0 ? sandbox::Input::kFollows : sandbox::Input::kNone);
+  const std::string text = shell ? request.shell_text : [&] {
+    std::string joined;
+    for (const std::string& word : request.arguments) {
+      joined += (joined.empty() ? "" : " ") + word;
+    }
+    return joined;
+  }();
+  auto payload =
+      sandbox::encode_start(request, input >= 0 ? sandbox::Input::kFollows : sandbox::Input::kNone);
   if (!payload.ok()) {
     return fail(context, payload.error());
   }
@@ -160,8 +159,7 @@ int run_in_box(const Context& context, Connection& connection, sandbox::CommandR
   Result<sandbox::ExecResult> result = Error{};
   {
     Foreground foreground(context.json() ? Foreground::Mode::kCollect : Foreground::Mode::kPassOn,
-                          terminal ? Foreground::Terminal::kYes : Foreground::Terminal::kNo,
-                          input);
+                          terminal ? Foreground::Terminal::kYes : Foreground::Terminal::kNo, input);
     sandbox::CommandIo io = foreground.io();
     auto pass = io.output;
     io.output = [&](protocol::Stream stream, std::string_view data) {
@@ -172,8 +170,8 @@ int run_in_box(const Context& context, Connection& connection, sandbox::CommandR
       }
       return pass(stream, data);
     };
-    result = sandbox::serve_command(connection.stream, protocol::FrameType::kStart,
-                                    payload.value(), request.timeout, io);
+    result = sandbox::serve_command(connection.stream, protocol::FrameType::kStart, payload.value(),
+                                    request.timeout, io);
     if (result.ok()) {
       foreground.finish(result.value());
     }

@@ -3,6 +3,7 @@
 #include "backends/native/keeper.h"
 #include "backends/native/keeper_client.h"
 #include "backends/native/remains.h"
+#include "backends/native/workdir.h"
 #include "cli/context.h"
 #include "cli/notice.h"
 #include "cli/output.h"
@@ -36,6 +37,13 @@ int create_command(const Context& context) {
   auto id = native::create_sandbox(home.value(), request);
   if (!id.ok()) {
     return fail(context, id.error());
+  }
+  // The default one is part of every sandbox.
+  if (request.spec.workdir != policy::Spec{}.workdir) {
+    Status entered = native::ensure_workdir(home.value(), id.value());
+    if (!entered.ok()) {
+      return fail(context, entered.error());
+    }
   }
   print(context.json() ? "{\"id\":" + json_string(id.value()) +
                              ",\"name\":" + json_string(request.name) + "}\n"

@@ -88,8 +88,8 @@ int attach_command(const Context& context) {
   // A person's shell has no deadline of its own; it ends with the sandbox or with the connection.
   request.timeout = std::chrono::milliseconds(protocol::kMaxTimeoutMs);
   request.terminal = true;
-  request.environment = {"TERM=xterm-256color", "PS1=\\u@" + connection.value().record.id.substr(0, 8) +
-                                                    ":\\w\\$ "};
+  request.environment = {"TERM=xterm-256color",
+                         "PS1=\\u@" + connection.value().record.id.substr(0, 8) + ":\\w\\$ "};
   Foreground::terminal_size(request.rows, request.columns);
   return run_in_box(context, connection.value(), std::move(request), STDIN_FILENO);
 }

@@ -77,10 +77,14 @@ int info_command(const Context& context) {
     enforcement = Json::array();
   }
   if (context.json()) {
-    Json object{{"id", row.id},           {"name", row.name},
-                {"state", row.state},     {"backend", "native"},
-                {"isolation", "namespace"}, {"created_ms", row.created_ms},
-                {"ended_ms", row.ended_ms}, {"reason", row.reason}};
+    Json object{{"id", row.id},
+                {"name", row.name},
+                {"state", row.state},
+                {"backend", "native"},
+                {"isolation", "namespace"},
+                {"created_ms", row.created_ms},
+                {"ended_ms", row.ended_ms},
+                {"reason", row.reason}};
     object["settings"] = settings_json(row.spec);
     object["enforcement"] = enforcement;
     print(object.dump() + "\n");

@@ -19,9 +19,9 @@ int list_command(const Context& context) {
   if (!state.ok()) {
     return fail(context, state.error());
   }
-  auto rows = state.value().list(context.arguments.has(OptionId::kAll)
-                                     ? storage::State::Which::kAll
-                                     : storage::State::Which::kLive);
+  auto rows =
+      state.value().list(context.arguments.has(OptionId::kAll) ? storage::State::Which::kAll
+                                                               : storage::State::Which::kLive);
   if (!rows.ok()) {
     return fail(context, rows.error());
   }

@@ -99,8 +99,8 @@ Result<std::optional<sandbox::ExecResult>> read_output(const Context& context,
   std::array<std::uint64_t, 2> at = {from, from};
   while (at[0] < wanted[0] || at[1] < wanted[1]) {
     CARREL_ASSIGN(sandbox::GuestFrame frame, stream.wait(std::numeric_limits<int>::max()));
-    protocol::Reader reader({reinterpret_cast<const unsigned char*>(frame.payload.data()),
-                             frame.payload.size()});
+    protocol::Reader reader(
+        {reinterpret_cast<const unsigned char*>(frame.payload.data()), frame.payload.size()});
     if (frame.type == protocol::FrameType::kExit) {
       protocol::Exit end;
       if (!protocol::parse_exit(frame.payload, end)) {

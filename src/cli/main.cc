@@ -30,9 +30,10 @@ int help_command(const Context& context) {
   }
   const Command* asked = find_command(arguments.operands.front());
   if (asked == nullptr) {
-    return fail(context, Error{Code::kInvalid, 0,
-                               "there is no command '" + printable(arguments.operands.front()) + "'",
-                               "see 'carrel help'"});
+    return fail(context,
+                Error{Code::kInvalid, 0,
+                      "there is no command '" + printable(arguments.operands.front()) + "'",
+                      "see 'carrel help'"});
   }
   print(command_help(*asked));
   return 0;

@@ -30,14 +30,15 @@ int remove_command(const Context& context) {
   std::string removed;
   for (const std::string& name : names) {
     auto record = storage::find_box(home.value(), name);
-    Status done = record.ok() ? native::remove_sandbox(home.value(), record.value(),
-                                                       arguments.has(OptionId::kForce) ? 0 : kGraceMs,
-                                                       "it was removed")
-                              : Status{record.error()};
+    Status done = record.ok()
+                      ? native::remove_sandbox(home.value(), record.value(),
+                                               arguments.has(OptionId::kForce) ? 0 : kGraceMs,
+                                               "it was removed")
+                      : Status{record.error()};
     // Removing what is not there is what was wanted, if --force or --all says so.
     const bool missing = !done.ok() && done.error().code == Code::kNotFound;
-    if (!done.ok() && !(missing && (arguments.has(OptionId::kForce) ||
-                                    arguments.has(OptionId::kAll)))) {
+    if (!done.ok() &&
+        !(missing && (arguments.has(OptionId::kForce) || arguments.has(OptionId::kAll)))) {
       status = fail(context, done.error());
       continue;
     }

@@ -34,8 +34,7 @@ int run_in_new_sandbox(const Context& context, const policy::Spec& spec,
   Result<sandbox::ExecResult> result = Error{};
   {
     Foreground foreground(context.json() ? Foreground::Mode::kCollect : Foreground::Mode::kPassOn,
-                          terminal ? Foreground::Terminal::kYes : Foreground::Terminal::kNo,
-                          input);
+                          terminal ? Foreground::Terminal::kYes : Foreground::Terminal::kNo, input);
     native::KeepersNursery lender(home.value());
     result = native::OneShots(home.value(), &lender).run(job, foreground.io(), listener);
     if (result.ok()) {

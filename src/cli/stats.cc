@@ -28,8 +28,8 @@ Result<kernel::CgroupUsage> usage_of(const storage::Home& home, const storage::B
     }
     return group.error();
   }
-  CARREL_ASSIGN(kernel::Cgroup work, group.value().open_subgroup(
-                                         native::kWorkLeaf, kernel::CgroupOwnership::kBorrowed));
+  CARREL_ASSIGN(kernel::Cgroup work,
+                group.value().open_subgroup(native::kWorkLeaf, kernel::CgroupOwnership::kBorrowed));
   return work.usage();
 }
 
@@ -40,8 +40,7 @@ int stats_command(const Context& context) {
   if (!home.ok()) {
     return fail(context, home.error());
   }
-  auto record =
-      storage::find_box(home.value(), std::string(context.arguments.operands.front()));
+  auto record = storage::find_box(home.value(), std::string(context.arguments.operands.front()));
   if (!record.ok()) {
     return fail(context, record.error());
   }

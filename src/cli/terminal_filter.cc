@@ -53,8 +53,8 @@ Match match_hidden(std::string_view data, std::size_t& size) {
       return Match::kMore;
     }
     size = 3;
-    const bool marks = byte(1) == 0x80 && (byte(2) == 0x8e || byte(2) == 0x8f ||
-                                           (byte(2) >= 0xaa && byte(2) <= 0xae));
+    const bool marks = byte(1) == 0x80 &&
+                       (byte(2) == 0x8e || byte(2) == 0x8f || (byte(2) >= 0xaa && byte(2) <= 0xae));
     const bool isolates = byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9;
     return marks || isolates ? Match::kYes : Match::kNo;
   }

@@ -25,14 +25,23 @@ TEST(TerminalFilter, EverythingElseIsShownAndNotObeyed) {
   EXPECT_EQ(whole("\x1b]0;title\x1b\\"), "^[]0;title^[\\");
   EXPECT_EQ(whole("\x1b[2J\x1b[1;1H"), "^[[2J^[[1;1H");
   EXPECT_EQ(whole("\x1bP$q\"p\x1b\\"), "^[P$q\"p^[\\");  // DECRQSS
-  EXPECT_EQ(whole("\x1b[6n"), "^[[6n");                   // a question that the terminal answers
+  EXPECT_EQ(whole("\x1b[6n"), "^[[6n");                  // a question that the terminal answers
   EXPECT_EQ(whole("a\bb\x7f"), "a^Hb^?");
 }
 
 TEST(TerminalFilter, HiddenControlsAreReplaced) {
-  EXPECT_EQ(whole("\xc2\x9b" "2J"), "\xef\xbf\xbd" "2J");          // CSI as C1
-  EXPECT_EQ(whole("a\xe2\x80\xae" "b"), "a\xef\xbf\xbd" "b");      // right-to-left override
-  EXPECT_EQ(whole("a\xe2\x81\xa6" "b"), "a\xef\xbf\xbd" "b");      // isolate
+  EXPECT_EQ(whole("\xc2\x9b"
+                  "2J"),
+            "\xef\xbf\xbd"
+            "2J");  // CSI as C1
+  EXPECT_EQ(whole("a\xe2\x80\xae"
+                  "b"),
+            "a\xef\xbf\xbd"
+            "b");  // right-to-left override
+  EXPECT_EQ(whole("a\xe2\x81\xa6"
+                  "b"),
+            "a\xef\xbf\xbd"
+            "b");  // isolate
 }
 
 TEST(TerminalFilter, PiecesGiveTheSameAsTheWhole) {

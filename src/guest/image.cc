@@ -66,4 +66,3 @@ Result<UniqueFd> open_image() {
 }
 
 }  // namespace carrel::guest
-

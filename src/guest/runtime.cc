@@ -17,7 +17,7 @@ namespace carrel::guest {
 namespace {
 
 std::uint64_t clock_us(clockid_t clock) {
-  struct timespec now {};
+  struct timespec now{};
   clock_gettime(clock, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000 +
          static_cast<std::uint64_t>(now.tv_nsec) / 1000;
@@ -41,7 +41,7 @@ int open_name(int at, const char* name, int flags) {
   if (fd < 0) {
     return fd;
   }
-  struct stat info {};
+  struct stat info{};
   int refusal = 0;
   if (fstat(fd, &info) != 0) {
     refusal = -errno;
@@ -69,8 +69,7 @@ int open_tree(int dir, const char* path, unsigned flags) {
                 syscall(SYS_open_tree, dir, path, flags | OPEN_TREE_CLOEXEC));
 }
 int move_mount(int from, int to, const char* path) {
-  const unsigned flags =
-      MOVE_MOUNT_F_EMPTY_PATH | (*path == '\0' ? MOVE_MOUNT_T_EMPTY_PATH : 0U);
+  const unsigned flags = MOVE_MOUNT_F_EMPTY_PATH | (*path == '\0' ? MOVE_MOUNT_T_EMPTY_PATH : 0U);
   return answer("move_mount (Linux 5.2)", syscall(SYS_move_mount, from, "", to, path, flags));
 }
 int fs_open(const char* type) {
@@ -97,7 +96,7 @@ int mount_set(int mount, std::uint64_t attributes, unsigned flags) {
 }
 
 int open_beneath(int root, const char* path, int flags) {
-  struct open_how how {};
+  struct open_how how{};
   how.flags = static_cast<unsigned>(flags) | O_CLOEXEC;
   how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   int result = answer(syscall(SYS_openat2, root, path, &how, sizeof how));
@@ -112,8 +111,9 @@ int walk_beneath(int root, const char* path, int flags) {
     const bool last = slash == std::string_view::npos;
     Text<260> name;  // a name that is cut is still too long for the kernel
     name.add(rest.substr(0, slash));
-    int next = name.view() == ".." ? -EXDEV
-                                   : open_name(at, name.c_str(), last ? flags : O_PATH | O_DIRECTORY);
+    int next = name.view() == ".."
+                   ? -EXDEV
+                   : open_name(at, name.c_str(), last ? flags : O_PATH | O_DIRECTORY);
     if (at != root) {
       close(at);
     }

@@ -8,7 +8,7 @@
 // not know return the kernel's answer, a value or a negative errno.
 namespace carrel::guest {
 
-std::uint64_t now_us();       // monotonic
+std::uint64_t now_us();  // monotonic
 std::uint64_t wall_clock_ms();
 
 int open_tree(int dir, const char* path, unsigned flags);

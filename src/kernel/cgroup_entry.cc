@@ -1,21 +1,16 @@
 #include "kernel/cgroup_entry.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <memory>
 
+#include "base/files.h"
 #include "base/unique_fd.h"
 
 namespace carrel::kernel {
 namespace {
-
-struct CloseDir {
-  void operator()(DIR* dir) const { ::closedir(dir); }
-};
 
 constexpr Controller kLimiting[] = {Controller::kMemory, Controller::kPids, Controller::kCpu};
 
@@ -108,20 +103,11 @@ SmallEntry::SmallEntry(int home, std::string_view group, std::string_view file) 
 
 std::vector<std::string> child_groups(int home, const std::string& group) {
   std::vector<std::string> names;
-  int opened = open_entry(home, group.empty() ? "." : group, "", O_RDONLY | O_DIRECTORY);
-  if (opened < 0) {
-    return names;
-  }
-  std::unique_ptr<DIR, CloseDir> entries(::fdopendir(opened));
-  if (!entries) {
-    ::close(opened);
-    return names;
-  }
-  while (const dirent* entry = ::readdir(entries.get())) {
-    if (entry->d_type == DT_DIR && entry->d_name[0] != '.') {
-      names.emplace_back(entry->d_name);
+  (void)each_visible_entry_at(home, group.empty() ? "." : group, [&](const dirent& entry) {
+    if (entry.d_type == DT_DIR) {
+      names.emplace_back(entry.d_name);
     }
-  }
+  });
   return names;
 }
 

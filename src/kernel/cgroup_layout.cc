@@ -257,7 +257,7 @@ bool is_group_name(std::string_view name) {
 
 bool has_only_v2() {
   constexpr long kCgroup2 = 0x63677270;  // CGROUP2_SUPER_MAGIC
-  struct statfs info {};
+  struct statfs info{};
   return ::statfs("/sys/fs/cgroup", &info) == 0 && info.f_type == kCgroup2;
 }
 

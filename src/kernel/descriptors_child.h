@@ -23,7 +23,7 @@ long each_descriptor(unsigned first, unsigned last, Act act) {
   // struct linux_dirent64: inode, offset, length of the entry, type, name.
   constexpr long kLengthAt = 16;
   constexpr long kNameAt = 19;
-  alignas(8) unsigned char entries[1024];
+  alignas(8) unsigned char entries[1024] = {};
   long size;
   while ((size = raw_call(SYS_getdents64, directory, &entries[0], sizeof entries)) > 0) {
     for (long at = 0; at < size;) {

@@ -1,13 +1,11 @@
 #include "kernel/process_tree.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <charconv>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -16,10 +14,6 @@
 namespace carrel::kernel {
 
 namespace {
-
-struct CloseDir {
-  void operator()(DIR* dir) const { ::closedir(dir); }
-};
 
 struct Row {
   pid_t parent = 0;
@@ -57,16 +51,13 @@ bool parse_stat(std::string_view line, Row& row) {
 
 std::map<pid_t, Row> all_processes() {
   std::map<pid_t, Row> rows;
-  std::unique_ptr<DIR, CloseDir> proc(::opendir("/proc"));
-  while (proc) {
-    const dirent* entry = ::readdir(proc.get());
-    if (entry == nullptr) {
-      break;
-    }
+  auto proc = DirectoryEntries::open_at(AT_FDCWD, "/proc");
+  while (const dirent* entry = proc.ok() ? proc.value().next() : nullptr) {
     pid_t pid = static_cast<pid_t>(to_number(entry->d_name));
     Row row;
     if (pid > 0) {
-      auto line = read_file_at(::dirfd(proc.get()), std::string(entry->d_name) + "/stat", 4096);
+      auto line =
+          read_file_at(proc.value().descriptor(), std::string(entry->d_name) + "/stat", 4096);
       if (line.ok() && parse_stat(line.value(), row)) {
         rows.emplace(pid, row);
       }

@@ -80,8 +80,8 @@ bool parse_start(std::string_view payload, Start& start) {
     case StartKind::kExec:
       return start.arguments.count > 0 && start.text.empty() && start.session.empty();
     case StartKind::kShell:
-      return start.arguments.count == 0 && start.environment.count == 0 &&
-             start.workdir.empty() && (start.flags & kStartTerminal) == 0;
+      return start.arguments.count == 0 && start.environment.count == 0 && start.workdir.empty() &&
+             (start.flags & kStartTerminal) == 0;
   }
   return false;
 }

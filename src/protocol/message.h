@@ -10,9 +10,9 @@
 // one strict parser, used by both sides. Views point into the payload.
 namespace carrel::protocol {
 
-inline constexpr std::size_t kMaxText = 3U << 20;         // a command's text
+inline constexpr std::size_t kMaxText = 3U << 20;  // a command's text
 inline constexpr std::size_t kMaxArguments = 4096;
-inline constexpr std::size_t kMaxArgument = 128U << 10;   // the kernel's own limit for one string
+inline constexpr std::size_t kMaxArgument = 128U << 10;  // the kernel's own limit for one string
 inline constexpr std::size_t kMaxPath = 4095;
 inline constexpr std::size_t kMaxName = 64;
 inline constexpr std::size_t kMaxReason = 512;
@@ -26,9 +26,9 @@ enum class StartKind : std::uint8_t {
 };
 
 enum StartFlags : std::uint32_t {
-  kStartTerminal = 1U << 0,    // exec only: a pseudo-terminal as stdin, stdout and stderr
-  kStartMerged = 1U << 1,      // stdout and stderr share one pipe, so their order is kept
-  kStartStdin = 1U << 2,       // stdin frames follow; otherwise stdin is empty
+  kStartTerminal = 1U << 0,  // exec only: a pseudo-terminal as stdin, stdout and stderr
+  kStartMerged = 1U << 1,    // stdout and stderr share one pipe, so their order is kept
+  kStartStdin = 1U << 2,     // stdin frames follow; otherwise stdin is empty
   kStartAllFlags = 7U,
 };
 
@@ -49,11 +49,11 @@ struct Start {
   std::uint64_t timeout_ms = 0;
   std::uint16_t rows = 24;
   std::uint16_t columns = 80;
-  std::string_view workdir;   // exec: empty means the sandbox's work dir
-  std::string_view session;   // shell: its name, empty for the default one
-  std::string_view text;      // shell
-  StringList arguments;       // exec
-  StringList environment;     // exec: added to the sandbox's own; NAME=VALUE
+  std::string_view workdir;  // exec: empty means the sandbox's work dir
+  std::string_view session;  // shell: its name, empty for the default one
+  std::string_view text;     // shell
+  StringList arguments;      // exec
+  StringList environment;    // exec: added to the sandbox's own; NAME=VALUE
 };
 
 void write_start(Writer& writer, const Start& start);
@@ -95,12 +95,12 @@ struct CommandRow {
   std::uint64_t id = 0;
   std::uint8_t running = 0;
   StartKind kind = StartKind::kExec;
-  std::uint64_t started_ms = 0;   // wall clock
-  std::uint64_t stdout_start = 0; // the oldest offset that the ring still has
+  std::uint64_t started_ms = 0;    // wall clock
+  std::uint64_t stdout_start = 0;  // the oldest offset that the ring still has
   std::uint64_t stdout_end = 0;
   std::uint64_t stderr_start = 0;
   std::uint64_t stderr_end = 0;
-  std::string_view title;         // the beginning of the command, cut
+  std::string_view title;  // the beginning of the command, cut
 };
 
 void write_command_row(Writer& writer, const CommandRow& row);

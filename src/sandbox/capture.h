@@ -20,7 +20,7 @@ class Capture {
 
  private:
   std::string head_;
-  std::string tail_;          // a ring once it is full
+  std::string tail_;  // a ring once it is full
   std::size_t tail_start_ = 0;
   std::uint64_t total_ = 0;
 };

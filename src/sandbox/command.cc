@@ -25,7 +25,8 @@ constexpr std::size_t kInputPiece = 32U << 10;
 Result<std::string> pack_strings(const std::vector<std::string>& strings, const char* what) {
   std::string data;
   if (strings.size() > protocol::kMaxArguments) {
-    return Error{Code::kResource, 0,
+    return Error{Code::kResource,
+                 0,
                  std::to_string(strings.size()) + " " + what + ", over the limit of " +
                      std::to_string(protocol::kMaxArguments),
                  {}};
@@ -44,7 +45,8 @@ Result<std::string> pack_strings(const std::vector<std::string>& strings, const 
     data.append(text.c_str(), text.size() + 1);
   }
   if (data.size() > protocol::kMaxText) {
-    return Error{Code::kResource, 0,
+    return Error{Code::kResource,
+                 0,
                  std::string("the ") + what + " are " + std::to_string(data.size()) +
                      " bytes together, over the limit of " + std::to_string(protocol::kMaxText),
                  {}};
@@ -65,8 +67,10 @@ Status check_kind(const CommandRequest& request) {
   }
   if (request.arguments.empty() &&
       (!request.environment.empty() || !request.workdir.empty() || request.terminal)) {
-    return Error{Code::kInvalid, 0,
-                 "a command in the shell has no environment, directory or terminal of its own", {}};
+    return Error{Code::kInvalid,
+                 0,
+                 "a command in the shell has no environment, directory or terminal of its own",
+                 {}};
   }
   return {};
 }
@@ -136,8 +140,8 @@ class Conversation {
   }
 
   Status take(const GuestFrame& frame) {
-    protocol::Reader reader({reinterpret_cast<const unsigned char*>(frame.payload.data()),
-                             frame.payload.size()});
+    protocol::Reader reader(
+        {reinterpret_cast<const unsigned char*>(frame.payload.data()), frame.payload.size()});
     switch (frame.type) {
       case FrameType::kStarted: {
         std::uint64_t id = reader.u64();
@@ -228,8 +232,8 @@ class Conversation {
       return unless_gone(stream_.send(kChannel, FrameType::kStdinClose));
     }
     sent_ += static_cast<std::uint64_t>(n);
-    return unless_gone(stream_.send(kChannel, FrameType::kStdin,
-                                    {buffer.data(), static_cast<std::size_t>(n)}));
+    return unless_gone(
+        stream_.send(kChannel, FrameType::kStdin, {buffer.data(), static_cast<std::size_t>(n)}));
   }
 
   // A guest that has just told the end no longer takes anything; its last frames are still to be
@@ -297,8 +301,7 @@ ExecResult to_result(const protocol::Exit& end) {
 }
 
 Error to_error(std::string_view payload) {
-  protocol::Reader reader(
-      {reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
+  protocol::Reader reader({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
   auto refusal = static_cast<protocol::Refusal>(reader.u32());
   int error_number = static_cast<int>(reader.u32() & 0xfff);
   std::string text(reader.text(protocol::kMaxReason));
@@ -346,7 +349,8 @@ Result<std::string> encode_start(const CommandRequest& request, Input input) {
   }
   if (request.timeout.count() <= 0 ||
       static_cast<std::uint64_t>(request.timeout.count()) > protocol::kMaxTimeoutMs) {
-    return Error{Code::kInvalid, 0,
+    return Error{Code::kInvalid,
+                 0,
                  "a timeout of " + std::to_string(request.timeout.count()) +
                      " ms is not between 1 ms and 30 days",
                  {}};

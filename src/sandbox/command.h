@@ -44,7 +44,7 @@ struct CommandIo {
   int wake = -1;
   // What the caller wants done now.
   struct Wish {
-    int signal = 0;   // forward this signal
+    int signal = 0;  // forward this signal
     bool kill = false;
     bool resize = false;
     std::uint16_t rows = 0;

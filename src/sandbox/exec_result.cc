@@ -28,9 +28,9 @@ std::string render(const ExecResult& result) {
   if (result.success()) {
     return result.standard_output;
   }
-  std::string text = result.timed_out ? "timed out after " + std::to_string(result.duration_ms) +
-                                            " ms"
-                                      : "exit code " + std::to_string(result.exit_code);
+  std::string text = result.timed_out
+                         ? "timed out after " + std::to_string(result.duration_ms) + " ms"
+                         : "exit code " + std::to_string(result.exit_code);
   if (!result.timed_out && !result.reason.empty()) {
     text += " (" + result.reason + ")";
   }

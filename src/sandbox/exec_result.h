@@ -15,7 +15,7 @@ struct ExecResult {
   bool timed_out = false;
   bool oom_killed = false;
   bool process_limit = false;  // a process could not be made because the limit was reached
-  bool truncated = false;  // some of the output is not in the two strings
+  bool truncated = false;      // some of the output is not in the two strings
   bool shell_restarted = false;
   bool cancelled = false;
   std::int64_t duration_ms = 0;

@@ -1,6 +1,5 @@
 #include "storage/box.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -10,7 +9,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 #include <string_view>
 
 #include "base/files.h"
@@ -18,10 +16,6 @@
 namespace carrel::storage {
 
 namespace {
-
-struct CloseDir {
-  void operator()(DIR* dir) const { ::closedir(dir); }
-};
 
 // A socket's path ends at 108 bytes; through a descriptor it is always short.
 sockaddr_un socket_address(int directory) {
@@ -36,17 +30,8 @@ sockaddr_un socket_address(int directory) {
 
 std::vector<std::string> box_ids(const Home& home) {
   std::vector<std::string> ids;
-  int fd = ::openat(home.boxes(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  std::unique_ptr<DIR, CloseDir> entries(fd < 0 ? nullptr : ::fdopendir(fd));
-  while (entries) {
-    const dirent* entry = ::readdir(entries.get());
-    if (entry == nullptr) {
-      break;
-    }
-    if (entry->d_name[0] != '.') {
-      ids.emplace_back(entry->d_name);
-    }
-  }
+  (void)each_visible_entry_at(home.boxes(), ".",
+                              [&](const dirent& entry) { ids.emplace_back(entry.d_name); });
   std::sort(ids.begin(), ids.end());
   return ids;
 }

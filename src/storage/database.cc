@@ -4,7 +4,10 @@
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <random>
 #include <utility>
 
 #include "base/unique_fd.h"
@@ -13,7 +16,8 @@ namespace carrel::storage {
 
 namespace {
 
-constexpr int kBusyMs = 5000;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
 // SQLite tells some failures for want of room as plain I/O errors.
 bool disk_is_full(sqlite3* connection) {
@@ -32,6 +36,9 @@ Error database_error(sqlite3* connection, const char* what) {
   if (code == SQLITE_FULL || (code == SQLITE_IOERR && disk_is_full(connection))) {
     error.code = Code::kResource;
     error.hint = "the disk is full";
+  } else if (code == SQLITE_BUSY || code == SQLITE_PROTOCOL) {
+    error.code = Code::kTimeout;
+    error.hint = "others are writing to it; try again in a moment";
   } else if (code == SQLITE_CONSTRAINT) {
     error.code = Code::kConflict;
   } else if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT) {
@@ -48,29 +55,112 @@ void keep_private(const std::string& path) {
   }
 }
 
+// Changes with every write that anybody finishes.
+struct Stamp {
+  timespec log{};
+  timespec file{};
+
+  friend bool operator==(const Stamp& a, const Stamp& b) {
+    return a.log.tv_sec == b.log.tv_sec && a.log.tv_nsec == b.log.tv_nsec &&
+           a.file.tv_sec == b.file.tv_sec && a.file.tv_nsec == b.file.tv_nsec;
+  }
+};
+
+timespec changed_at(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 ? info.st_mtim : timespec{};
+}
+
 }  // namespace
 
-Result<Database> Database::open(const std::string& path) {
+// One call's wait for its turn. SQLite has no queue: whoever asks at the right moment is next, so
+// everybody asks often and at moments of his own.
+class Database::Queue {
+ public:
+  Queue(std::string path, Patience patience)
+      : path_(std::move(path)),
+        patience_(patience),
+        random_(static_cast<unsigned>(::getpid()) ^
+                static_cast<unsigned>(steady_clock::now().time_since_epoch().count())) {}
+
+  void begin() {
+    started_ = steady_clock::now();
+    progressed_ = started_;
+    stamp_ = look();
+  }
+
+  // Waits a moment; false when the patience is at its end.
+  bool wait() {
+    const auto now = steady_clock::now();
+    if (const Stamp stamp = look(); !(stamp == stamp_)) {
+      stamp_ = stamp;
+      progressed_ = now;
+    }
+    if (now - started_ >= patience_.in_all || now - progressed_ >= patience_.without_progress) {
+      return false;
+    }
+    constexpr unsigned kShortestUs = 500;
+    constexpr unsigned kLongestUs = 20'000;
+    ::usleep(std::uniform_int_distribution<unsigned>(kShortestUs, kLongestUs)(random_));
+    return true;
+  }
+
+  // As SQLite calls it; `before` is how often it did so in this wait.
+  static int on_busy(void* self, int before) {
+    auto* queue = static_cast<Queue*>(self);
+    if (before == 0) {
+      queue->begin();
+    }
+    return queue->wait() ? 1 : 0;
+  }
+
+ private:
+  [[nodiscard]] Stamp look() const { return {changed_at(path_ + "-wal"), changed_at(path_)}; }
+
+  std::string path_;
+  Patience patience_;
+  std::minstd_rand random_;
+  steady_clock::time_point started_;
+  steady_clock::time_point progressed_;
+  Stamp stamp_;
+};
+
+Result<Database> Database::open(const std::string& path) { return open(path, Patience{}); }
+
+Result<Database> Database::open(const std::string& path, Patience patience) {
   keep_private(path);
   sqlite3* connection = nullptr;
   int code =
       sqlite3_open_v2(path.c_str(), &connection,
                       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
-  Database database(connection);
+  Database database(connection, std::make_unique<Queue>(path, patience));
   if (code != SQLITE_OK) {
     return database_error(connection, "open the state database");
   }
-  sqlite3_busy_timeout(connection, kBusyMs);
-  CARREL_TRY(
-      database.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; "
-                       "PRAGMA foreign_keys=ON;"));
+  sqlite3_busy_handler(connection, Queue::on_busy, database.queue_.get());
+  CARREL_TRY(database.use_write_ahead_log());
+  CARREL_TRY(database.execute("PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;"));
   return database;
 }
 
+// SQLite does not ask whether to wait when several make the first log at once.
+Status Database::use_write_ahead_log() {
+  Queue turn = *queue_;
+  turn.begin();
+  Status done = execute("PRAGMA journal_mode=WAL;");
+  while (!done.ok() && done.error().code == Code::kTimeout && turn.wait()) {
+    done = execute("PRAGMA journal_mode=WAL;");
+  }
+  return done;
+}
+
+Database::Database(sqlite3* connection, std::unique_ptr<Queue> queue)
+    : connection_(connection), queue_(std::move(queue)) {}
 Database::Database(Database&& other) noexcept
-    : connection_(std::exchange(other.connection_, nullptr)) {}
+    : connection_(std::exchange(other.connection_, nullptr)), queue_(std::move(other.queue_)) {}
 Database& Database::operator=(Database&& other) noexcept {
   std::swap(connection_, other.connection_);
+  std::swap(queue_, other.queue_);
   return *this;
 }
 Database::~Database() { sqlite3_close(connection_); }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -15,7 +17,15 @@ namespace carrel::storage {
 // when its call returns.
 class Database {
  public:
+  // How long a call waits for the writes of others, after which it is kTimeout. As long as they
+  // get on with theirs there are only many of them, and the wait goes on for up to `in_all`, which
+  // is less than a caller waits for the keeper.
+  struct Patience {
+    std::chrono::milliseconds without_progress{10'000};
+    std::chrono::milliseconds in_all{50'000};
+  };
   static Result<Database> open(const std::string& path);
+  static Result<Database> open(const std::string& path, Patience patience);
   Database(Database&& other) noexcept;
   Database& operator=(Database&& other) noexcept;
   Database(const Database&) = delete;
@@ -54,8 +64,12 @@ class Database {
   Result<Statement> prepare(const char* sql);
 
  private:
-  explicit Database(sqlite3* connection) : connection_(connection) {}
+  class Queue;
+  Database(sqlite3* connection, std::unique_ptr<Queue> queue);
+  Status use_write_ahead_log();
+
   sqlite3* connection_;
+  std::unique_ptr<Queue> queue_;  // what SQLite asks whether to wait on
 };
 
 }  // namespace carrel::storage

@@ -100,7 +100,7 @@ void add_event(const Home& home, const Event& event) {
   if (::write(file.value().get(), line.data(), line.size()) < 0) {
     return;
   }
-  struct stat info {};
+  struct stat info{};
   if (::fstat(file.value().get(), &info) == 0 && static_cast<std::size_t>(info.st_size) > kLimit &&
       ::flock(file.value().get(), LOCK_EX | LOCK_NB) == 0) {
     cut(home);

@@ -1,6 +1,5 @@
 #include "storage/home.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/random.h>
@@ -10,32 +9,12 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <memory>
 
 #include "base/files.h"
 
 namespace carrel::storage {
 
 namespace {
-
-struct CloseDir {
-  void operator()(DIR* dir) const { ::closedir(dir); }
-};
-
-template <typename Visit>
-void each_entry(int directory, Visit visit) {
-  int fd = ::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  std::unique_ptr<DIR, CloseDir> entries(fd < 0 ? nullptr : ::fdopendir(fd));
-  while (entries) {
-    const dirent* entry = ::readdir(entries.get());
-    if (entry == nullptr) {
-      break;
-    }
-    if (entry->d_name[0] != '.') {
-      visit(entry->d_name);
-    }
-  }
-}
 
 Result<UniqueFd> open_directory(int parent, const std::string& name) {
   auto fd = open_at(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
@@ -163,14 +142,14 @@ void Home::release_once(const std::string& id) { ::unlinkat(once_.get(), id.c_st
 
 std::vector<Home::Abandoned> Home::abandoned() {
   std::vector<Abandoned> found;
-  each_entry(once_.get(), [&](const char* name) {
-    auto lock = carrel::open_at(once_.get(), name, O_RDWR);
+  (void)each_visible_entry_at(once_.get(), ".", [&](const dirent& entry) {
+    auto lock = carrel::open_at(once_.get(), entry.d_name, O_RDWR);
     if (!lock.ok() || ::flock(lock.value().get(), LOCK_EX | LOCK_NB) != 0) {
       return;
     }
     struct stat info{};
     if (::fstat(lock.value().get(), &info) == 0 && info.st_nlink > 0) {
-      found.push_back({name, std::move(lock.value())});
+      found.push_back({entry.d_name, std::move(lock.value())});
     }
   });
   return found;
@@ -205,8 +184,8 @@ void Home::release_ids(const std::string& id, std::uint32_t number) {
 }
 
 void Home::release_ids_of(const std::string& id) {
-  each_entry(ids_.get(), [&](const char* name) {
-    release_ids(id, static_cast<std::uint32_t>(std::strtoul(name, nullptr, 10)));
+  (void)each_visible_entry_at(ids_.get(), ".", [&](const dirent& entry) {
+    release_ids(id, static_cast<std::uint32_t>(std::strtoul(entry.d_name, nullptr, 10)));
   });
 }
 

@@ -97,8 +97,8 @@ Status State::forget_old(int keep) {
 }
 
 Result<std::optional<SandboxRow>> State::find(const std::string& id) {
-  CARREL_ASSIGN(auto statement, database_.prepare("SELECT " CARREL_SANDBOX_COLUMNS
-                                                  " FROM sandboxes WHERE id = ?"));
+  CARREL_ASSIGN(auto statement,
+                database_.prepare("SELECT " CARREL_SANDBOX_COLUMNS " FROM sandboxes WHERE id = ?"));
   CARREL_ASSIGN(bool found, statement.bind(id).step());
   if (!found) {
     return std::optional<SandboxRow>();
@@ -108,12 +108,11 @@ Result<std::optional<SandboxRow>> State::find(const std::string& id) {
 
 Result<std::vector<SandboxRow>> State::list(Which which) {
   CARREL_ASSIGN(auto statement,
-                database_.prepare(which == Which::kAll
-                                      ? "SELECT " CARREL_SANDBOX_COLUMNS
-                                        " FROM sandboxes ORDER BY created_ms"
-                                      : "SELECT " CARREL_SANDBOX_COLUMNS
-                                        " FROM sandboxes WHERE state <> 'ended' "
-                                        "ORDER BY created_ms"));
+                database_.prepare(which == Which::kAll ? "SELECT " CARREL_SANDBOX_COLUMNS
+                                                         " FROM sandboxes ORDER BY created_ms"
+                                                       : "SELECT " CARREL_SANDBOX_COLUMNS
+                                                         " FROM sandboxes WHERE state <> 'ended' "
+                                                         "ORDER BY created_ms"));
   std::vector<SandboxRow> rows;
   for (;;) {
     CARREL_ASSIGN(bool more, statement.step());

@@ -15,13 +15,13 @@ namespace carrel::storage {
 // sandbox has ended, with the reason.
 struct SandboxRow {
   std::string id;
-  std::string name;       // empty: none was given
-  std::string state;      // "creating", "running" or "ended"
-  std::string spec;       // policy::spec_to_json
+  std::string name;         // empty: none was given
+  std::string state;        // "creating", "running" or "ended"
+  std::string spec;         // policy::spec_to_json
   std::string enforcement;  // JSON
   std::int64_t created_ms = 0;
   std::int64_t ended_ms = 0;
-  std::string reason;     // why it ended, in words
+  std::string reason;  // why it ended, in words
 };
 
 class State {

@@ -46,6 +46,28 @@ TEST(Harness, EveryProbeIsInTheTable) {
   EXPECT_EQ(listed, known);
 }
 
+// A host's / may be a directory or a subvolume of its disk: then the image is below that, and what
+// is beside it is a path of the host as before.
+TEST(Harness, PathsOfTheHostAreComparedWithItsOwnRoot) {
+  const auto verdict = [](const std::string& root_of_the_host, const std::string& told,
+                          const std::string& place = "/usr") {
+    World world;
+    world.proc = World::Proc::kNone;
+    world.files = {
+        {"/proc/self/mountinfo", "36 35 8:1 " + told + " " + place + " ro - ext4 none ro\n"}};
+    world.arguments = {root_of_the_host + "/usr", root_of_the_host + "/etc"};
+    return verdict_of(run_control("A15_NoPathOfTheHostIsToldOrReachable", world).out);
+  };
+  EXPECT_EQ(verdict("", "/usr"), "held");
+  EXPECT_EQ(verdict("/srv/root", "/srv/root/usr"), "held");
+  EXPECT_EQ(verdict("/@", "/@/etc/ssl/certs", "/etc/ssl/certs"), "held");
+  EXPECT_EQ(verdict("", "/srv/root/usr"), "open");
+  EXPECT_EQ(verdict("/srv/root", "/usr"), "open");
+  EXPECT_EQ(verdict("/srv/root", "/srv/root"), "open");
+  EXPECT_EQ(verdict("/srv/root", "/srv/root/home/me"), "open");
+  EXPECT_EQ(verdict("/srv/root", "/srv/root/etc/ssh", "/etc/ssl"), "open");
+}
+
 // What is tried here would do no harm even if it were tried.
 TEST(Harness, ProbesRefuseTheHost) {
   for (const std::string& host : {mount_namespace(), std::string("0"), std::string("nonsense"),

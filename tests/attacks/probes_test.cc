@@ -17,7 +17,8 @@ class Probed : public AttackTest {
     ASSERT_NE(found, cases.end()) << name << " is not in the table";
     std::vector<std::string> arguments = found->arguments;
     if (name.starts_with("A15_")) {
-      arguments = {place().home(GetParam()), place().work(GetParam())};
+      arguments = {path_in_its_file_system("/usr"), path_in_its_file_system("/etc"),
+                   place().home(GetParam()), place().work(GetParam())};
     } else if (name.starts_with("E14_Listeners")) {
       arguments = canaries().listeners();
     }

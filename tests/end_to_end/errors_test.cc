@@ -150,16 +150,38 @@ TEST_P(Errors, ClosedStandardStreamsAreEmpty) {
 
 TEST_P(Errors, WorkdirIsMadeWhereItCanBe) {
   EXPECT_EQ(carrel({"run", "--workdir", "/workspace/a/b", "--", "pwd"}).out, "/workspace/a/b\n");
-  Box box(GetParam(), {"--workdir", "/nope"});
+  Box box(GetParam(), {"--workdir", "/tmp/a/b"});
+  EXPECT_EQ(box.exec({"stat", "-c", "%U", "/tmp/a/b"}).out, "agent\n");
+  Run run = carrel({"exec", "--workdir", "/none", box.id(), "--", "pwd"});
+  EXPECT_EQ(run.status, 125);
+  EXPECT_TRUE(says_one_line(run, "'/none'"));
+}
+
+// It is said by the command that was told of it, and no sandbox is left that could not be used.
+TEST_P(Errors, CreateRefusesAWorkdirInWhichNoCommandCouldStart) {
+  for (const char* path : {"/nope", "/usr/nope/deep", "/etc/passwd", "/root/x", "/proc/1/root"}) {
+    Run run = carrel({"create", "--name", "misplaced", "--workdir", path});
+    EXPECT_EQ(run.status, 2) << path;
+    EXPECT_EQ(run.out, "") << path;
+    EXPECT_TRUE(says_one_line(run, std::string("'") + path + "'"));
+  }
+  EXPECT_EQ(carrel({"ls", "--json"}).out.find("misplaced"), std::string::npos);
+  Run made = carrel({"create", "--name", "misplaced", "--workdir", "/tmp/place"});
+  EXPECT_EQ(made.status, 0) << made.err;
+  EXPECT_EQ(carrel({"sh", "misplaced", "pwd"}).out, "/tmp/place\n");
+  EXPECT_EQ(carrel({"rm", "misplaced"}).status, 0);
+}
+
+// A shell can lose the place that it would start in.
+TEST_P(Errors, AWorkdirThatCannotBeMadeAgainIsSaid) {
+  Box box(GetParam(), {"--workdir", "/tmp/place"});
+  ASSERT_EQ(box.exec({"bash", "-c", "cd /; rmdir /tmp/place; touch /tmp/place"}).status, 0);
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"sh", box.id(), "pwd"}, {"exec", box.id(), "--", "pwd"}}) {
     Run run = carrel(words);
     EXPECT_EQ(run.status, 125);
-    EXPECT_TRUE(says_one_line(run, "'/nope'"));
+    EXPECT_TRUE(says_one_line(run, "'/tmp/place'"));
   }
-  Run run = carrel({"exec", "--workdir", "/none", box.id(), "--", "pwd"});
-  EXPECT_EQ(run.status, 125);
-  EXPECT_TRUE(says_one_line(run, "'/none'"));
 }
 
 TEST_P(Errors, LargeCommandsAndEnvironmentsWorkOrAreRefusedInOneLine) {

@@ -81,11 +81,14 @@ void read_kernel_files(Report& report, Arguments) {
   }
 }
 
+// Whether what is mounted at `place` is what the host has at /etc under the same name.
+bool is_of_etc(const std::string& root, const std::string& place, const std::string& etc) {
+  return place.starts_with("/etc/") &&
+         root == (etc == "/" ? etc : etc + "/") + place.substr(std::string("/etc/").size());
+}
+
 bool is_agreed_root(const std::string& root) {
-  if (root == "/" || root == "/usr" || root.starts_with("/etc/")) {
-    return true;
-  }
-  for (const char* own : {"/null", "/zero", "/full", "/random", "/urandom", "/tty", "/sys",
+  for (const char* own : {"/", "/null", "/zero", "/full", "/random", "/urandom", "/tty", "/sys",
                           "/empty", "/workspace", "/home", "/tmp", "/shm", "/run", "/var-tmp"}) {
     if (root == own) {
       return true;
@@ -94,8 +97,17 @@ bool is_agreed_root(const std::string& root) {
   return root.starts_with("/text");
 }
 
-// Arguments: paths of the host that must neither be told nor lead anywhere.
+// Arguments: where the host's /usr and /etc are in their file systems, which is elsewhere when its
+// root is a subvolume or a directory of a disk; then paths of the host that must neither be told
+// nor lead anywhere.
 void look_for_host_paths(Report& report, Arguments arguments) {
+  if (arguments.size() < 2) {
+    report.open("the probe was not told where the host's /usr and /etc are");
+    return;
+  }
+  const std::string usr = arguments[0];
+  const std::string etc = arguments[1];
+  const Arguments secrets = arguments.subspan(2);
   std::istringstream lines(read_some("/proc/self/mountinfo", 1U << 20));
   std::string line;
   std::size_t count = 0;
@@ -104,16 +116,17 @@ void look_for_host_paths(Report& report, Arguments arguments) {
     std::istringstream fields(line);
     std::string number, parent, device, root, place;
     fields >> number >> parent >> device >> root >> place;
-    report.expect("'" + root + "' at " + place + " is agreed", is_agreed_root(root));
+    report.expect("'" + root + "' at " + place + " is agreed",
+                  root == usr || is_of_etc(root, place, etc) || is_agreed_root(root));
     for (const char* word : {"upperdir", "workdir", "lowerdir"}) {
       report.expect(place + " names no layer", line.find(word) == std::string::npos);
     }
-    for (const char* secret : arguments) {
+    for (const char* secret : secrets) {
       report.expect(place + " does not name the host's path", line.find(secret) == line.npos);
     }
   }
   report.expect("there is something to read", count > 0);
-  for (const char* secret : arguments) {
+  for (const char* secret : secrets) {
     report.must_fail("reach the host's path", ::access(secret, F_OK));
     report.must_fail("reach it through proc",
                      ::access((std::string("/proc/1/root") + secret).c_str(), F_OK));

@@ -106,6 +106,29 @@ void write_text(const std::string& path, const std::string& text, mode_t mode) {
   }
 }
 
+std::string path_in_its_file_system(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_PATH | O_CLOEXEC);
+  std::istringstream about(read_text("/proc/self/fdinfo/" + std::to_string(fd)).value_or(""));
+  ::close(fd);
+  std::string wanted;
+  for (std::string key, value; about >> key >> value;) {
+    if (key == "mnt_id:") {
+      wanted = value;
+    }
+  }
+  std::istringstream lines(read_text("/proc/self/mountinfo").value_or(""));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    std::string number, parent, device, root, place;
+    fields >> number >> parent >> device >> root >> place;
+    if (number == wanted) {
+      const std::string below = path.substr(place == "/" ? 0 : place.size());
+      return root == "/" && !below.empty() ? below : root + below;
+    }
+  }
+  return path;
+}
+
 std::vector<std::string> group_mounts() {
   std::istringstream lines(read_text("/proc/self/mounts").value_or(""));
   std::set<std::string> found;

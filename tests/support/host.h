@@ -33,6 +33,10 @@ std::optional<std::string> read_text(const std::string& path);
 // Aborts when it cannot: a test without its files means nothing.
 void write_text(const std::string& path, const std::string& text, mode_t mode = 0644);
 
+// What a bind mount of an absolute path has as its root in mountinfo, spelled as it is there: the
+// path itself where / is a whole disk, "/@/usr" where it is the subvolume "@".
+std::string path_in_its_file_system(const std::string& path);
+
 // Where each hierarchy of control groups is mounted.
 std::vector<std::string> group_mounts();
 // The mount of a v1 controller; empty if there is none.

@@ -59,7 +59,7 @@ void watch(const Cgroup& group, const TrialBoard& board, GroupFacts& groups) {
     if (is_settled(groups.memory) && is_settled(groups.cpu) && is_settled(groups.pids)) {
       return;
     }
-    const timespec pause{0, kStepMs * 1'000'000};
+    const timespec pause{0, kStepMs * 1'000'000L};
     ::nanosleep(&pause, nullptr);
   }
 }
@@ -76,6 +76,7 @@ int kill_through_file(int directory, pid_t pid) {
 pid_t start_in(Cgroup& group, const std::vector<UniqueFd>& joins, SharedBoard& shared) {
   TrialBoard& board = *shared.get();
   std::vector<int> join;
+  join.reserve(joins.size());
   for (const UniqueFd& fd : joins) {
     join.push_back(fd.get());
   }

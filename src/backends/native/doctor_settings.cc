@@ -1,6 +1,5 @@
 #include "backends/native/doctor_settings.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/utsname.h>
@@ -9,7 +8,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <memory>
 
 #include "backends/native/id_ranges.h"
 #include "base/files.h"
@@ -91,10 +89,6 @@ std::string apparmor_profile() {
   return profile == "unconfined" ? std::string() : profile;
 }
 
-struct CloseDir {
-  void operator()(DIR* dir) const { ::closedir(dir); }
-};
-
 // The text of a main file and of its drop-ins, in the order in which they count.
 std::vector<std::string> logind_files() {
   std::vector<std::string> texts;
@@ -103,11 +97,9 @@ std::vector<std::string> logind_files() {
   }
   for (const char* directory : {"/usr/lib/systemd/logind.conf.d", "/run/systemd/logind.conf.d",
                                 "/etc/systemd/logind.conf.d"}) {
-    std::unique_ptr<DIR, CloseDir> entries(::opendir(directory));
     std::vector<std::string> names;
-    while (const dirent* entry = entries ? ::readdir(entries.get()) : nullptr) {
-      names.emplace_back(entry->d_name);
-    }
+    (void)each_visible_entry_at(AT_FDCWD, directory,
+                                [&](const dirent& entry) { names.emplace_back(entry.d_name); });
     std::sort(names.begin(), names.end());
     for (const std::string& name : names) {
       if (name.ends_with(".conf")) {

@@ -93,11 +93,11 @@ Status check_required(const policy::Spec& spec, const EnforcementFacts& facts) {
           return missing("cpu", facts.why_no_cpu);
         }
         break;
+      // RLIMIT_NPROC counts the processes of the sandbox's own user namespace: a real limit. And a
+      // tmpfs has a size everywhere.
       case policy::Protection::kPids:
-        // RLIMIT_NPROC counts the processes of the sandbox's own user namespace: a real limit.
-        break;
       case policy::Protection::kDisk:
-        break;  // a tmpfs has a size everywhere
+        break;
       case policy::Protection::kLandlock:
         if (facts.landlock_abi <= 0) {
           return missing("landlock", "this kernel has no Landlock");

@@ -42,7 +42,6 @@ struct SandboxGroups {
 enum class Placing { kAtBirth, kLater };
 
 Result<SandboxGroups> make_groups(const kernel::CgroupLayout& layout, const std::string& id,
-                                  const policy::Limits& limits, Lifetime lifetime,
-                                  Placing placing);
+                                  const policy::Limits& limits, Lifetime lifetime, Placing placing);
 
 }  // namespace carrel::native

@@ -1,6 +1,5 @@
 #include "backends/native/strays.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -10,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -23,23 +21,10 @@ namespace carrel::native {
 
 namespace {
 
-struct CloseDir {
-  void operator()(DIR* dir) const { ::closedir(dir); }
-};
-
-std::vector<std::string> entries_of(int directory, const char* name) {
+std::vector<std::string> entries_of(int directory) {
   std::vector<std::string> names;
-  int fd = ::openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  std::unique_ptr<DIR, CloseDir> entries(fd < 0 ? nullptr : ::fdopendir(fd));
-  while (entries) {
-    const dirent* entry = ::readdir(entries.get());
-    if (entry == nullptr) {
-      break;
-    }
-    if (entry->d_name[0] != '.') {
-      names.emplace_back(entry->d_name);
-    }
-  }
+  (void)each_visible_entry_at(directory, ".",
+                              [&](const dirent& entry) { names.emplace_back(entry.d_name); });
   return names;
 }
 
@@ -71,7 +56,7 @@ void sweep_ids(storage::Home& home) {
   if (!lock.ok() || ::flock(lock.value().get(), LOCK_EX | LOCK_NB) != 0) {
     return;
   }
-  for (const std::string& name : entries_of(lock.value().get(), ".")) {
+  for (const std::string& name : entries_of(lock.value().get())) {
     std::array<char, 64> target{};
     ssize_t size = ::readlinkat(lock.value().get(), name.c_str(), target.data(), target.size());
     std::uint32_t number = 0;
@@ -110,7 +95,7 @@ void sweep_rows(const storage::Home& home) {
 // The names that replace_file_at() gives: something.PID.new
 void sweep_temporary_files(const storage::Home& home) {
   constexpr std::string_view kEnd = ".new";
-  for (const std::string& name : entries_of(home.directory(), ".")) {
+  for (const std::string& name : entries_of(home.directory())) {
     std::string_view rest = name;
     if (!rest.ends_with(kEnd)) {
       continue;
