@@ -322,7 +322,14 @@ Status apply(const std::vector<Assignment>& assignments, Spec& spec) {
 Result<Config> parse_config(std::string_view text, std::string_view path) {
   CARREL_TRY(check_text(text, path));
   try {
-    return Reader(path).read(toml::parse(text));
+    CARREL_ASSIGN(Config config, Reader(path).read(toml::parse(text)));
+    // What is good by itself can still disagree, as two mounts at one place do.
+    for (const Operation operation : {Operation::kRun, Operation::kCreate}) {
+      if (auto spec = spec_from(config, operation); !spec.ok()) {
+        return at_place({path, 0}, std::move(spec.error()));
+      }
+    }
+    return config;
   } catch (const toml::parse_error& error) {
     return config_error({path, error.source().begin.line}, printable(error.description()));
   } catch (const BrokenExpectation&) {

@@ -143,7 +143,7 @@ MountDecision allow(const MountFacts& facts, MountRule rule, MountMode mode, std
 }
 
 MountDecision decide_by_command_line(const MountFacts& facts, MountMode mode) {
-  if (!path_holds(facts.asked, facts.real.path)) {
+  if (facts.asked != facts.real.path) {
     return refuse(facts, MountRule::kLink,
                   concat({quote(facts.asked), " leads through a link to ", quote(facts.real.path),
                           "; name that path if it is meant"}));
@@ -303,7 +303,7 @@ Error mount_error(std::string_view source, const MountDecision& decision) {
   return Error{Code::kDenied, 0,
                concat({"mount ", quote(source), " refused by rule ", rule_name(decision.rule), ": ",
                        decision.reason}),
-               concat({"see 'carrel mount check'"})};
+               "see 'carrel mount check'"};
 }
 
 }  // namespace carrel::policy

@@ -115,11 +115,11 @@ constexpr std::array kSettings = {
             "whether tools run in a sandbox at all; only true", "",
             kHost, kConfigOnly, kBuilds, setters::set_use_sandbox, get_true},
     Setting{"allowed-read-paths", Names(), ValueKind::kWords, "PATHS",
-            "host paths that may be mounted read-only; a list decides for every mount", "",
+            "host paths that may be mounted read-only; with a list, no others may", "",
             kHost, kConfigOnly, kBuilds, setters::set_allowed_read_paths,
             setters::get_allowed_read_paths},
     Setting{"allowed-write-paths", Names(), ValueKind::kWords, "PATHS",
-            "host paths that may be mounted, writable too; the same", "",
+            "host paths that may be mounted writable or read-only; with a list, no others may", "",
             kHost, kConfigOnly, kBuilds, setters::set_allowed_write_paths,
             setters::get_allowed_write_paths},
 

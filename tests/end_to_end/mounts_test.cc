@@ -20,11 +20,12 @@ class Mounts : public CarrelTest {
     place().give(path, GetParam());
     return path;
   }
-  // A carrel.toml outside of what the tests mount.
+  // A carrel.toml in a folder of its own, which no test mounts.
   std::string config(const std::string& text) const {
-    const std::string path = place().temporary(GetParam()) + "/lists.toml";
-    write_text(path, text);
-    return path;
+    if (::access((place().work(GetParam()) + "/conf").c_str(), F_OK) != 0) {
+      folder("conf");
+    }
+    return file("conf/lists.toml", text);
   }
 
   json check(const std::string& path, std::vector<std::string> options = {}) const {
@@ -184,9 +185,8 @@ TEST_P(Mounts, PoliciesThatCannotBeReadAllowNothing) {
 
 // R136
 TEST_P(Mounts, ThePolicyAndItsFolderAreNeverMounted) {
-  const std::string data = folder("data");
-  const std::string conf = folder("conf");
-  const std::string lists = file("conf/lists.toml", "allowed_write_paths = [\"/\"]\n");
+  folder("data");
+  config("allowed_write_paths = [\"/\"]\n");
   EXPECT_EQ(rule("data", {"--config", "conf/lists.toml"}), "allowed_write_paths");
   EXPECT_EQ(rule("conf", {"--config", "conf/lists.toml"}), "forbidden");
   EXPECT_EQ(rule("conf/lists.toml", {"--config", "conf/lists.toml"}), "forbidden");
