@@ -192,7 +192,7 @@ std::vector<Entry> hidden_entries(const MountFacts& facts, MountMode mode) {
     }
   }
   // A slash sorts before every other byte here, so that a folder comes just before what is in it.
-  std::stable_sort(hidden.begin(), hidden.end(), [](const Entry& a, const Entry& b) {
+  std::sort(hidden.begin(), hidden.end(), [](const Entry& a, const Entry& b) {
     return std::lexicographical_compare(
         a.path.begin(), a.path.end(), b.path.begin(), b.path.end(), [](char x, char y) {
           const auto rank = [](char c) { return c == '/' ? 0 : static_cast<unsigned char>(c) + 1; };

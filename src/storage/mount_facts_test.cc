@@ -203,6 +203,8 @@ TEST_F(MountFacts, HardLinksToForbiddenFilesAreFound) {
   ASSERT_EQ(::link(path("secret/key").c_str(), path("data/innocent").c_str()), 0);
   file("data/one");
   ASSERT_EQ(::link(path("data/one").c_str(), path("data/two").c_str()), 0);
+  folder("secret/.cache");
+  ASSERT_EQ(::link(path("data/one").c_str(), path("secret/.cache/one").c_str()), 0);
   const auto decision = decide(path("data"));
   ASSERT_TRUE(decision.allowed);
   ASSERT_EQ(decision.hidden.size(), 1U);

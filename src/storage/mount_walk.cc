@@ -28,6 +28,11 @@ constexpr std::array<std::string_view, 6> kNotSearched = {
     "/proc", "/sys", "/dev", "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet",
 };
 
+// Stores of public files, from which package managers and profilers link to everywhere.
+constexpr std::array<std::string_view, 7> kCaches = {
+    ".cache", ".debug", ".npm", ".pnpm-store", "pnpm", ".bun", ".rustup",
+};
+
 struct CloseDir {
   void operator()(DIR* dir) const { ::closedir(dir); }
 };
@@ -206,7 +211,10 @@ class Collector {
       if (++count_ > kMostForbiddenEntries) {
         return false;
       }
-      if (entry->d_type == DT_LNK) {
+      const bool skipped =
+          entry->d_type == DT_LNK || std::find(kCaches.begin(), kCaches.end(),
+                                               std::string_view(entry->d_name)) != kCaches.end();
+      if (skipped) {
         continue;
       }
       if (!collect(::dirfd(folder.get()), entry->d_name, depth + 1)) {

@@ -21,7 +21,7 @@ struct WalkLimits {
 
 // Files with several names, of which one is in a forbidden place. They are looked up at the first
 // question. What containers are stored in (/var/lib/docker and its like) is left out: it is large,
-// and only root could link to it.
+// and only root could link to it. So are caches, whose public files have names everywhere.
 class ForbiddenFiles {
  public:
   explicit ForbiddenFiles(const std::vector<policy::ForbiddenPlace>& places) : places_(places) {}
