@@ -124,10 +124,11 @@ TEST(Mounts, EverythingThatContainsAForbiddenPathIsRefused) {
 // R122, where a home is reached through a link or is not where passwd says
 TEST(Mounts, ForbiddenPathsAreFollowedToWhereTheyLead) {
   MountFacts facts = folder("/disk/keys");
-  facts.forbidden = {
-      {{"/home/me/.ssh", Reach::kBelowAndAbove}, {"/disk/keys", "8:1", "/disk/keys", "ext4"}}};
+  facts.real.device.clear();
+  const Location keys{"/disk/keys", "8:1", "/disk/keys", "ext4"};
+  facts.forbidden = {{{"/home/me/.ssh", Reach::kBelowAndAbove}, keys}};
   EXPECT_EQ(decide_mount(everything(), facts, kRead).rule, MountRule::kForbidden);
-  facts.real.path = facts.asked = facts.real.path_on_device = "/disk";
+  facts.real.path = facts.asked = "/disk";
   EXPECT_EQ(decide_mount(everything(), facts, kRead).rule, MountRule::kAboveForbidden);
 }
 
