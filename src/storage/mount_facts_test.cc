@@ -284,6 +284,8 @@ TEST_F(MountFacts, BindMountsAreSeenThrough) {
   folder("data/bound");
   folder("data/proc");
   folder("data/tmpfs");
+  folder("data/twice");
+  folder("data/again");
   folder("secret/deep");
   const bool tried = with_own_mounts([&] {
     bind_mount(path("secret/deep"), path("data/bound"));
@@ -296,6 +298,10 @@ TEST_F(MountFacts, BindMountsAreSeenThrough) {
     EXPECT_EQ(decision.hidden[0].path, "bound");
     EXPECT_EQ(decision.hidden[0].why, Noticed::kForbiddenMount);
     EXPECT_EQ(decision.hidden[1].path, "tmpfs/.env");
+    // One name of a forbidden file, seen twice.
+    ASSERT_EQ(::link(path("secret/key").c_str(), path("data/twice/innocent").c_str()), 0);
+    bind_mount(path("data/twice"), path("data/again"));
+    EXPECT_EQ(decide(path("data")).hidden.size(), 4U);
     // The parent of what is forbidden, by another path.
     bind_mount(root_, path("data/proc"));
     EXPECT_EQ(rule("data/proc"), "above_forbidden");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <map>
 #include <memory>
 #include <string_view>
 
@@ -77,6 +78,7 @@ class Walker {
 
   Result<WalkedTree> walk(int top) {
     CARREL_TRY(enter(top, ".", "", 0));
+    CARREL_TRY(judge_linked());
     return std::move(tree_);
   }
 
@@ -141,14 +143,34 @@ class Walker {
       }
       CARREL_TRY(enter(folder, name, path, depth + 1));
     } else if (kind == FileKind::kFile && info.st_nlink > 1) {
-      CARREL_ASSIGN(const bool forbidden, forbidden_.hold(id_of(info)));
-      if (forbidden) {
-        notice(path, kind, id_of(info), Noticed::kForbiddenLink);
-      }
+      Linked& linked = linked_[{info.st_dev, info.st_ino}];
+      linked.names = info.st_nlink;
+      linked.paths.push_back(path);
     } else if (kind != FileKind::kFile && kind != FileKind::kFolder) {
       notice(path, kind, id_of(info), Noticed::kChannel);
     }
     return Next::kGoOn;
+  }
+
+  // A file all of whose names are in the tree has none in a forbidden place. With mounts in the
+  // tree one name can be seen twice, so that counting them says nothing.
+  Status judge_linked() {
+    for (const auto& [id, linked] : linked_) {
+      if (!goes_on()) {
+        break;
+      }
+      if (mounts_.empty() && linked.paths.size() >= linked.names) {
+        continue;
+      }
+      const FileId file{id.first, id.second};
+      CARREL_ASSIGN(const bool forbidden, forbidden_.hold(file));
+      for (const std::string& path : linked.paths) {
+        if (forbidden) {
+          notice(path, FileKind::kFile, file, Noticed::kForbiddenLink);
+        }
+      }
+    }
+    return {};
   }
 
   Status cannot_open(int parent, const char* name, const std::string& path) {
@@ -179,6 +201,11 @@ class Walker {
   const std::vector<policy::SubMount>& mounts_;
   ForbiddenFiles& forbidden_;
   const WalkLimits& limits_;
+  struct Linked {
+    std::size_t names = 0;
+    std::vector<std::string> paths;
+  };
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Linked> linked_;
   std::size_t count_ = 0;
   WalkedTree tree_;
 };
