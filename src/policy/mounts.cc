@@ -64,6 +64,16 @@ MountDecision refuse(const MountFacts& facts, MountRule rule, std::string reason
   return decision;
 }
 
+std::string forbidden_reason(const MountFacts& facts, const Location& location,
+                             const Finding& found) {
+  if (location.path == found.path) {
+    return concat({shown(facts), " is never mounted"});
+  }
+  const std::string_view verb =
+      found.rule == MountRule::kAboveForbidden ? " contains " : " is, or is below, ";
+  return concat({shown(facts), verb, quote(found.path), ", which is never mounted"});
+}
+
 // Forbidden places and names, by where the source really is and by where it seems to be.
 std::optional<MountDecision> refuse_place(const MountFacts& facts, MountMode mode) {
   Location seeming;
@@ -73,11 +83,7 @@ std::optional<MountDecision> refuse_place(const MountFacts& facts, MountMode mod
       continue;
     }
     if (const auto found = find_forbidden(*location, facts.forbidden, mode); found.has_value()) {
-      const std::string_view verb = found->rule == MountRule::kAboveForbidden ? " contains "
-                                    : location->path == found->path           ? " is "
-                                                                    : " is, or is below, ";
-      return refuse(facts, found->rule,
-                    concat({shown(facts), verb, quote(found->path), ", which is never mounted"}));
+      return refuse(facts, found->rule, forbidden_reason(facts, *location, *found));
     }
     if (const std::string_view name = credential_in(location->path); !name.empty()) {
       return refuse(facts, MountRule::kCredentialName,

@@ -17,7 +17,6 @@ namespace carrel::storage {
 
 namespace {
 
-using policy::Entry;
 using policy::Examined;
 using policy::FileId;
 using policy::FileKind;
