@@ -269,6 +269,12 @@ class Parser {
           return usage_error(command(), "the name of the file is empty");
         }
         return {};
+      case OperandKind::kVerb:
+        if (word != operand.placeholder) {
+          return usage_error(command(), concat({command().name, " does not know ", quote(word),
+                                                "; it is ", operand.placeholder}));
+        }
+        return {};
       case OperandKind::kShellText:
       case OperandKind::kAnything:
         break;

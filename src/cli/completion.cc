@@ -46,10 +46,17 @@ std::string operand_words(const Command& command) {
     case OperandKind::kSandbox:
     case OperandKind::kFile:
     case OperandKind::kShellText:
+    case OperandKind::kVerb:
     case OperandKind::kAnything:
       break;
   }
   return {};
+}
+
+// The word that comes first, of commands that have one: `check` of `mount check PATH`.
+std::string_view verb_of(const Command& command) {
+  const bool has = !command.operands.empty() && command.operands[0].kind == OperandKind::kVerb;
+  return has ? command.operands[0].placeholder : std::string_view();
 }
 
 bool operand_is_file(const Command& command) {
@@ -97,9 +104,13 @@ std::string bash_branch(const Command& command) {
     }
   }
   const std::string operands = operand_words(command);
-  const std::string fallback = operand_is_file(command) ? "_carrel_files"
-                               : operands.empty()       ? "return"
+  std::string fallback = operand_is_file(command) ? "_carrel_files"
+                         : operands.empty()       ? "return"
                                                   : concat({"_carrel_words '", operands, "'"});
+  if (const std::string_view verb = verb_of(command); !verb.empty()) {
+    fallback = concat({"if [[ \" ${COMP_WORDS[*]:2:COMP_CWORD-2} \" == *' ", verb, " '* ]]; then ",
+                       fallback, "; else _carrel_words '", verb, "'; fi"});
+  }
   return concat({"    ", command.name, ")\n      case \"$prev\" in\n", values, "      esac\n",
                  "      case \"$cur\" in\n        -*) _carrel_words '", words, "' ;;\n        *) ",
                  fallback, " ;;\n      esac\n      ;;\n"});
@@ -199,6 +210,8 @@ std::string zsh_completion() {
     const std::string operands = operand_words(row);
     if (row.trailing == Trailing::kCommand) {
       out += " \\\n        '*::command:_normal'";
+    } else if (!verb_of(row).empty()) {
+      out += concat({" \\\n        '1:word:(", verb_of(row), ")' \\\n        '2:file:_files'"});
     } else if (operand_is_file(row)) {
       out += " \\\n        '1:file:_files'";
     } else if (!operands.empty()) {
@@ -249,6 +262,9 @@ std::string fish_completion() {
       out += concat({" -d '", escaped(option.help, ""), "'\n"});
     }
     const std::string operands = operand_words(row);
+    if (!verb_of(row).empty()) {
+      out += concat({when, " -a ", verb_of(row), "\n"});
+    }
     if (operand_is_file(row)) {
       out += concat({when, " -F\n"});
     } else if (!operands.empty()) {

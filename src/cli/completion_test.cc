@@ -75,6 +75,10 @@ TEST(CompletionTest, BashCompletesCommandsOptionsAndTheirWords) {
   EXPECT_EQ(completed("carrel completion ''"), "bash zsh fish\n");
   EXPECT_EQ(completed("carrel help cre"), "create\n");
   EXPECT_EQ(completed("carrel ls x"), "\n");
+  EXPECT_EQ(completed("carrel mount ''"), "check\n");
+  EXPECT_EQ(completed("carrel mount --r"), "--rw\n");
+  EXPECT_EQ(completed("carrel mount --rw c"), "check\n");
+  EXPECT_EQ(completed("carrel mount check /et"), "/etc\n");
 }
 
 TEST(CompletionTest, BashCompletesFilesAfterTheDashes) {

@@ -26,6 +26,7 @@ int stats_command(const Context& context);
 int logs_command(const Context& context);
 int remove_command(const Context& context);
 int doctor_command(const Context& context);
+int mount_command(const Context& context);
 int keeper_command(const Context& context);
 
 }  // namespace carrel::cli

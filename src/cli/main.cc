@@ -86,6 +86,8 @@ int dispatch(const Context& context) {
       return remove_command(context);
     case CommandId::kDoctor:
       return doctor_command(context);
+    case CommandId::kMount:
+      return mount_command(context);
     case CommandId::kKeeper:
       return keeper_command(context);
     case CommandId::kHelp:

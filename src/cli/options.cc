@@ -18,6 +18,8 @@ constexpr std::array kSandbox = {Operand{"ID", OperandKind::kSandbox}};
 constexpr std::array kSandboxAndText = {Operand{"ID", OperandKind::kSandbox},
                                         Operand{"COMMAND", OperandKind::kShellText}};
 constexpr std::array kFile = {Operand{"FILE", OperandKind::kFile}};
+constexpr std::array kCheckPath = {Operand{"check", OperandKind::kVerb},
+                                   Operand{"PATH", OperandKind::kFile}};
 constexpr std::array kShellName = {Operand{"SHELL", OperandKind::kShellName}};
 constexpr std::array kCommandName = {Operand{"COMMAND", OperandKind::kCommandName}};
 constexpr std::array kWords = {Operand{"WORD", OperandKind::kAnything}};
@@ -98,6 +100,16 @@ constexpr std::array kCommands = {
     Command{CommandId::kDoctor, "doctor", "say what this host can enforce, and what is missing",
             CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt, "",
             "carrel doctor\tcheck this host\n", Visibility::kListed},
+    Command{CommandId::kMount, "mount", "say whether a host path may be mounted, and why",
+            CommandGroup::kOther, kCheckPath, 2, 2, Trailing::kNothing, kUsageFailed, std::nullopt,
+            "Shows the verdict, the rule behind it, where PATH really is, how it would be mounted "
+            "and what in it would be hidden. The lists allowed_read_paths and allowed_write_paths "
+            "of a carrel.toml decide; without them, naming a path grants it. Keys, accounts, "
+            "devices, sockets and what contains them are never mounted. Exit status: 0 if it may "
+            "be mounted, 125 if not.",
+            "carrel mount check ./project\tread-only\n"
+            "carrel mount check --rw --config lists.toml /srv/out\twritable, by these lists\n",
+            Visibility::kListed},
     Command{CommandId::kCompletion, "completion", "print a completion script for a shell",
             CommandGroup::kOther, kShellName, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt,
             "SHELL is bash, zsh or fish.",
@@ -177,6 +189,8 @@ constexpr std::array kOptions = {
            of(CommandId::kRemove, CommandId::kList), nullptr},
     Option{OptionId::kEnforcement, 0, "enforcement", "", "what is really enforced, and how", "",
            of(CommandId::kInfo), nullptr},
+    Option{OptionId::kWritable, 0, "rw", "", "ask for a mount that can be changed", "",
+           of(CommandId::kMount), nullptr},
     Option{OptionId::kMan, 0, "man", "", "print the manual page (roff)", "", of(CommandId::kHelp),
            nullptr},
     Option{OptionId::kJson, 0, "json", "", "print one JSON object", "", kAllCommands, nullptr},

@@ -29,14 +29,16 @@ enum class CommandId : unsigned {
   kLogs,
   kRemove,
   kDoctor,
+  kMount,
   kCompletion,
   kVersion,
   kHelp,
   kKeeper,
 };
 
-// What a word after the options is, and so how it is checked and completed.
-enum class OperandKind { kSandbox, kFile, kShellText, kShellName, kCommandName, kAnything };
+// What a word after the options is, and so how it is checked and completed. A verb is its
+// placeholder, word for word.
+enum class OperandKind { kSandbox, kFile, kShellText, kShellName, kCommandName, kVerb, kAnything };
 
 struct Operand {
   std::string_view placeholder;
@@ -91,6 +93,7 @@ enum class OptionId {
   kForce,
   kAll,
   kEnforcement,
+  kWritable,
   kMan,
 };
 

@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 
 #include "base/files.h"
 #include "policy/config.h"
+#include "policy/mount_request.h"
 #include "policy/narrow.h"
 #include "policy/validate.h"
 
@@ -26,7 +28,29 @@ policy::HostFacts host_facts(const policy::Spec& spec) {
   return facts;
 }
 
+// Relative sources of mounts are below the current folder.
+Status make_sources_absolute(std::vector<policy::Mount>& mounts) {
+  for (policy::Mount& mount : mounts) {
+    if (mount.source.starts_with('/')) {
+      continue;
+    }
+    CARREL_ASSIGN(const std::string folder, current_folder());
+    CARREL_ASSIGN(mount.source, policy::absolute_source({"--mount", mount.source}, folder));
+  }
+  return {};
+}
+
 }  // namespace
+
+Result<std::string> current_folder() {
+  char* found = ::getcwd(nullptr, 0);
+  if (found == nullptr) {
+    return system_error("find the current folder", "name an absolute path");
+  }
+  std::string folder(found);
+  std::free(found);
+  return folder;
+}
 
 Result<policy::Spec> sandbox_spec(const Arguments& arguments, policy::Operation operation) {
   policy::Spec spec = policy::default_spec(operation);
@@ -44,6 +68,7 @@ Result<policy::Spec> sandbox_spec(const Arguments& arguments, policy::Operation 
     return text.error();
   }
   CARREL_TRY(apply_settings(arguments, spec));
+  CARREL_TRY(make_sources_absolute(spec.mounts));
   CARREL_TRY(policy::validate(spec, host_facts(spec)));
   return spec;
 }

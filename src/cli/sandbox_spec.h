@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "base/result.h"
 #include "cli/args.h"
 #include "policy/settings.h"
@@ -11,5 +13,8 @@ namespace carrel::cli {
 // checked against this host. The file that --config names counts as the operator's word; one that
 // just lies in the current directory can only narrow.
 Result<policy::Spec> sandbox_spec(const Arguments& arguments, policy::Operation operation);
+
+// Where this command was started, without links.
+Result<std::string> current_folder();
 
 }  // namespace carrel::cli

@@ -7,6 +7,7 @@
 
 #include "policy/checked_toml.h"
 #include "policy/given.h"
+#include "policy/mount_request.h"
 #include "policy/suggest.h"
 
 namespace carrel::policy {
@@ -74,6 +75,8 @@ std::string_view wanted_types(ValueKind kind) {
       return "an array of strings";
     case ValueKind::kVariables:
       return "a table of strings or an array of \"NAME=VALUE\"";
+    case ValueKind::kMounts:
+      return "an array of \"SRC:DST[:rw]\" or of tables with source, target and readonly";
     case ValueKind::kText:
       break;
   }
@@ -114,6 +117,7 @@ class Reader {
 
   Result<Config> read(const toml::table& document) {
     Config config;
+    lists_paths_ = &config.lists_paths;
     CARREL_TRY(read_table(document, config.common, &config));
     if (const toml::node* sandbox = document.get("sandbox"); sandbox != nullptr) {
       CARREL_TRY(read_table(*sandbox->as_table(), config.common, nullptr));
@@ -167,6 +171,8 @@ class Reader {
                                   key_name(setting->name), " again"}));
     }
     given_.push_back(setting);
+    *lists_paths_ = *lists_paths_ || setting->name == "allowed-read-paths" ||
+                    setting->name == "allowed-write-paths";
     std::string text;
     if (scalar_text(node, setting->kind, text)) {
       return assign(place(node.source()), *setting, key.str(), std::move(text), target);
@@ -184,6 +190,11 @@ class Reader {
   Status read_array(const toml::key& key, const toml::array& array, const Setting& setting,
                     std::vector<Assignment>& target) {
     for (const toml::node& element : array) {
+      if (const toml::table* mount = element.as_table();
+          mount != nullptr && setting.kind == ValueKind::kMounts) {
+        CARREL_TRY(read_mount(key, *mount, setting, target));
+        continue;
+      }
       const auto* string = element.as_string();
       if (string == nullptr) {
         return wrong_type(place(element.source()), key.str(), setting, element.type());
@@ -191,6 +202,39 @@ class Reader {
       CARREL_TRY(assign(place(element.source()), setting, key.str(), string->get(), target));
     }
     return {};
+  }
+
+  // A table with source, target and perhaps readonly, which is true unless it is the boolean false.
+  Status read_mount(const toml::key& key, const toml::table& mount, const Setting& setting,
+                    std::vector<Assignment>& target) {
+    for (const auto& [name, node] : mount) {
+      const bool flag = name.str() == "readonly";
+      if (!flag && name.str() != "source" && name.str() != "target") {
+        return config_error(place(name.source()),
+                            concat({"unknown key ", quote(name.str()), " in ", key.str(),
+                                    "; it has source, target and readonly"}));
+      }
+      if (flag ? !node.is_boolean() : !node.is_string()) {
+        return config_error(place(node.source()), concat({key.str(), ".", name.str(), " must be ",
+                                                          flag ? "true or false" : "a string",
+                                                          ", not ", type_name(node.type())}));
+      }
+    }
+    for (const std::string_view name : {"source", "target"}) {
+      if (!mount.contains(name)) {
+        return config_error(place(mount.source()), concat({key.str(), " has no ", name}));
+      }
+    }
+    // By itself first: a ':' in it would move the border between the two.
+    const std::string inside = mount.get("target")->as_string()->get();
+    if (Status good = check_mount_target({key.str(), inside}); !good.ok()) {
+      return at_place(place(mount.source()), std::move(good.error()));
+    }
+    const bool writable = mount.contains("readonly") && !mount.get("readonly")->as_boolean()->get();
+    return assign(
+        place(mount.source()), setting, key.str(),
+        concat({mount.get("source")->as_string()->get(), ":", inside, writable ? ":rw" : ":ro"}),
+        target);
   }
 
   Status read_variables(const toml::key& key, const toml::table& table, const Setting& setting,
@@ -246,6 +290,7 @@ class Reader {
   }
 
   std::string_view path_;
+  bool* lists_paths_ = nullptr;
   std::vector<const Setting*> given_;  // in the tables that add up to one
 };
 
@@ -277,7 +322,14 @@ Status apply(const std::vector<Assignment>& assignments, Spec& spec) {
 Result<Config> parse_config(std::string_view text, std::string_view path) {
   CARREL_TRY(check_text(text, path));
   try {
-    return Reader(path).read(toml::parse(text));
+    CARREL_ASSIGN(Config config, Reader(path).read(toml::parse(text)));
+    // What is good by itself can still disagree, as two mounts at one place do.
+    for (const Operation operation : {Operation::kRun, Operation::kCreate}) {
+      if (auto spec = spec_from(config, operation); !spec.ok()) {
+        return at_place({path, 0}, std::move(spec.error()));
+      }
+    }
+    return config;
   } catch (const toml::parse_error& error) {
     return config_error({path, error.source().begin.line}, printable(error.description()));
   } catch (const BrokenExpectation&) {
@@ -287,6 +339,9 @@ Result<Config> parse_config(std::string_view text, std::string_view path) {
 
 Result<Spec> spec_from(const Config& config, Operation operation) {
   Spec spec = default_spec(operation);
+  if (config.lists_paths) {
+    spec.mount_grants.by = MountGrants::By::kLists;
+  }
   CARREL_TRY(apply(config.common, spec));
   CARREL_TRY(apply(operation == Operation::kCreate ? config.create : config.run, spec));
   return spec;

@@ -27,6 +27,9 @@ struct Config {
   std::vector<Assignment> common;
   std::vector<Assignment> run;
   std::vector<Assignment> create;
+  // Whether allowed_read_paths or allowed_write_paths is there, be it as an empty list: then the
+  // lists decide about mounts.
+  bool lists_paths = false;
 };
 
 // Reads the text of a carrel.toml; `path` is for the errors only ("carrel.toml:3: unknown key

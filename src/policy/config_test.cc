@@ -193,8 +193,7 @@ TEST(ConfigTest, TheSameSettingUnderTwoNamesIsAnError) {
 TEST(ConfigTest, PartsThatAreNotBuiltAreUnavailable) {
   for (const std::string_view text :
        {"network_enabled = true", "network = \"full\"", "mount = [\"/a:/b\"]", "tier = \"low\"",
-        "allowed_read_paths = [\"/data\"]", "image = \"python:3.12-slim\"", "use_sandbox = false",
-        "[create]\nworkspace = \"w\""}) {
+        "image = \"python:3.12-slim\"", "use_sandbox = false", "[create]\nworkspace = \"w\""}) {
     const auto result = parse_config(text, "carrel.toml");
     ASSERT_FALSE(result.ok()) << text;
     EXPECT_EQ(result.error().code, Code::kUnavailable) << text;
@@ -239,6 +238,52 @@ TEST(ConfigTest, AHostilePathIsEscaped) {
 
 TEST(ConfigTest, AnErrorDoesNotShowTheValueOfAVariable) {
   EXPECT_THAT(error_of("[env]\n\"A-B\" = \"secret\""), Not(HasSubstr("secret")));
+}
+
+// R119
+TEST(ConfigTest, ListsOfPathsDecideAboutMountsEvenIfTheyAreEmpty) {
+  EXPECT_EQ(spec_of("memory = \"1g\"")->mount_grants.by, MountGrants::By::kCommandLine);
+  for (const std::string_view text :
+       {"allowed_read_paths = []", "[sandbox]\nallowed_write_paths = []",
+        "[run]\nallowed_read_paths = []"}) {
+    const auto spec = spec_of(text);
+    ASSERT_TRUE(spec.ok()) << spec.error().to_string();
+    EXPECT_EQ(spec.value().mount_grants.by, MountGrants::By::kLists) << text;
+    EXPECT_TRUE(spec.value().mount_grants.read_paths.empty());
+    EXPECT_TRUE(spec.value().mount_grants.write_paths.empty());
+  }
+  auto spec = spec_of("allowed_read_paths = [\"/a/\", \"/b\"]\nallowed_write_paths = [\"/c\"]\n");
+  ASSERT_TRUE(spec.ok()) << spec.error().to_string();
+  EXPECT_EQ(spec->mount_grants.read_paths, (std::vector<std::string>{"/a", "/b"}));
+  EXPECT_EQ(spec->mount_grants.write_paths, (std::vector<std::string>{"/c"}));
+}
+
+// R135
+TEST(ConfigTest, EmptyRelativeAndTildePathsInListsAreErrors) {
+  for (const std::string_view path : {"", "~", "~/x", "x", ".", "/a/../b"}) {
+    const std::string text = "allowed_read_paths = [\"" + std::string(path) + "\"]";
+    EXPECT_THAT(error_of(text), HasSubstr("allowed_read_paths")) << path;
+    EXPECT_THAT(error_of(text), StartsWith("carrel.toml:1")) << path;
+  }
+}
+
+// R133: what is well formed is refused for not being built, everything else for what it is
+TEST(ConfigTest, ReadonlyOfAMountIsABooleanAndNothingElse) {
+  const auto with = [](const std::string& rest) {
+    return error_of("[[mount]]\nsource = \"/srv\"\ntarget = \"/data\"\n" + rest);
+  };
+  EXPECT_THAT(with(""), HasSubstr("'/srv:/data:ro' is not built yet"));
+  EXPECT_THAT(with("readonly = true"), HasSubstr("'/srv:/data:ro' is not built yet"));
+  EXPECT_THAT(with("readonly = false"), HasSubstr("'/srv:/data:rw' is not built yet"));
+  for (const std::string bad : {"readonly = \"false\"", "readonly = 0", "readonly = \"\"",
+                                "readonly = []", "read_only = false", "readonly = 0.0"}) {
+    EXPECT_THAT(with(bad), HasSubstr("read")) << bad;
+    EXPECT_THAT(with(bad), Not(HasSubstr("not built"))) << bad;
+  }
+  EXPECT_THAT(error_of("mount = [{source = \"/srv\"}]"), HasSubstr("has no target"));
+  EXPECT_THAT(error_of("mount = [{source = \"/srv\", target = \"/a:/b\"}]"), HasSubstr("':'"));
+  EXPECT_THAT(error_of("mount = [{source = 5, target = \"/b\"}]"), HasSubstr("must be a string"));
+  EXPECT_THAT(error_of("mount = [5]"), HasSubstr("must be an array"));
 }
 
 }  // namespace

@@ -1,8 +1,29 @@
 #include "policy/narrow.h"
 
+#include <algorithm>
+#include <span>
 #include <string>
 
+#include "policy/mount_paths.h"
+
 namespace carrel::policy {
+namespace {
+
+using Paths = std::span<const std::string>;
+
+bool holds(Paths roots, const std::string& path) {
+  return std::any_of(roots.begin(), roots.end(),
+                     [&](const std::string& root) { return path_holds(root, path); });
+}
+
+// Whether every path is at or below one of `roots` or `more_roots`.
+bool all_held(Paths paths, Paths roots, Paths more_roots) {
+  return std::all_of(paths.begin(), paths.end(), [&](const std::string& path) {
+    return holds(roots, path) || holds(more_roots, path);
+  });
+}
+
+}  // namespace
 
 Status check_narrows(const Spec& defaults, const Spec& wanted, std::string_view path) {
   auto widens = [&](std::string_view key) {
@@ -36,6 +57,17 @@ Status check_narrows(const Spec& defaults, const Spec& wanted, std::string_view 
   }
   if (wanted.cgroup_parent != defaults.cgroup_parent) {
     return widens("cgroup_parent");
+  }
+  // Lists of its own, empty ones too, take away what typing a path would grant; they add nothing.
+  const MountGrants& grants = defaults.mount_grants;
+  if (!all_held(wanted.mount_grants.read_paths, grants.read_paths, grants.write_paths)) {
+    return widens("allowed_read_paths");
+  }
+  if (!all_held(wanted.mount_grants.write_paths, grants.write_paths, {})) {
+    return widens("allowed_write_paths");
+  }
+  if (!wanted.mounts.empty()) {
+    return widens("mount");
   }
   return {};
 }

@@ -36,6 +36,9 @@ TEST(Narrow, EachWayToWidenIsRefusedByName) {
       {"timeout", [](Spec& spec) { spec.limits.timeout += std::chrono::milliseconds(1); }},
       {"image", [](Spec& spec) { spec.image = "dir:/home"; }},
       {"cgroup_parent", [](Spec& spec) { spec.cgroup_parent = "x"; }},
+      {"allowed_read_paths", [](Spec& spec) { spec.mount_grants.read_paths = {"/data"}; }},
+      {"allowed_write_paths", [](Spec& spec) { spec.mount_grants.write_paths = {"/data"}; }},
+      {"mount", [](Spec& spec) { spec.mounts = {{"/a", "/data", MountMode::kReadOnly}}; }},
   };
   for (const auto& [key, widen] : ways) {
     Spec wanted = default_spec(Operation::kRun);
@@ -45,6 +48,19 @@ TEST(Narrow, EachWayToWidenIsRefusedByName) {
     EXPECT_EQ(status.error().code, Code::kDenied);
     EXPECT_NE(status.error().message.find("'" + key + "'"), std::string::npos) << key;
   }
+}
+
+TEST(Narrow, ListsBelowThoseOfTheDefaultsAreFine) {
+  Spec defaults = default_spec(Operation::kRun);
+  defaults.mount_grants = {MountGrants::By::kLists, {"/data"}, {"/out"}};
+  Spec wanted = defaults;
+  wanted.mount_grants.read_paths = {"/data/x", "/out/y"};
+  wanted.mount_grants.write_paths = {};
+  EXPECT_TRUE(check_narrows(defaults, wanted, "carrel.toml").ok());
+  wanted.mount_grants.write_paths = {"/data/x"};
+  EXPECT_FALSE(check_narrows(defaults, wanted, "carrel.toml").ok());
+  wanted.mount_grants = {MountGrants::By::kLists, {"/data2"}, {}};
+  EXPECT_FALSE(check_narrows(defaults, wanted, "carrel.toml").ok());
 }
 
 }  // namespace

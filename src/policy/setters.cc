@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "policy/mount_request.h"
 #include "policy/names.h"
 #include "policy/size.h"
 #include "policy/suggest.h"
@@ -51,6 +52,15 @@ Status only_the_first(const Given& given, std::string_view kind,
     return not_built(given, sentence);
   }
   return {};
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += text.empty() ? "" : ",";
+    text += word;
+  }
+  return text;
 }
 
 Result<bool> parse_flag(const Given& given) {
@@ -232,11 +242,33 @@ Status set_use_sandbox(Spec&, const Given& given) {
   return {};
 }
 
-Status refuse_mount(Spec&, const Given& given) {
-  return not_built(given, "this version gives a sandbox no host directory");
+Status set_allowed_read_paths(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(std::string path, parse_allowed_path(given));
+  spec.mount_grants.by = MountGrants::By::kLists;
+  spec.mount_grants.read_paths.push_back(std::move(path));
+  return {};
 }
 
-Status refuse_paths(Spec&, const Given& given) {
+Status set_allowed_write_paths(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(std::string path, parse_allowed_path(given));
+  spec.mount_grants.by = MountGrants::By::kLists;
+  spec.mount_grants.write_paths.push_back(std::move(path));
+  return {};
+}
+
+Status set_mount(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(Mount mount, parse_mount(given));
+  std::vector<Mount> mounts = spec.mounts;
+  mounts.push_back(std::move(mount));
+  CARREL_TRY(check_mounts(mounts));
+  spec.mounts = std::move(mounts);
+  return {};
+}
+
+Status refuse_mount(Spec& spec, const Given& given) {
+  Spec scratch;
+  scratch.mounts = spec.mounts;
+  CARREL_TRY(set_mount(scratch, given));
   return not_built(given, "this version gives a sandbox no host directory");
 }
 
@@ -260,6 +292,22 @@ std::string get_env(const Spec& spec) {
     names += variable.name;
   }
   return names;
+}
+
+std::string get_mount(const Spec& spec) {
+  std::vector<std::string> mounts;
+  for (const Mount& mount : spec.mounts) {
+    mounts.push_back(concat(
+        {mount.source, ":", mount.target, mount.mode == MountMode::kReadWrite ? ":rw" : ":ro"}));
+  }
+  return joined(mounts);
+}
+
+std::string get_allowed_read_paths(const Spec& spec) {
+  return joined(spec.mount_grants.read_paths);
+}
+std::string get_allowed_write_paths(const Spec& spec) {
+  return joined(spec.mount_grants.write_paths);
 }
 
 std::string get_require(const Spec& spec) {

@@ -32,12 +32,19 @@ Status set_backend(Spec& spec, const Given& given);
 Status set_isolation(Spec& spec, const Given& given);
 Status set_use_sandbox(Spec& spec, const Given& given);
 
+Status set_allowed_read_paths(Spec& spec, const Given& given);
+Status set_allowed_write_paths(Spec& spec, const Given& given);
+
+// What refuse_mount becomes when backends mount.
+Status set_mount(Spec& spec, const Given& given);
 Status refuse_mount(Spec& spec, const Given& given);
-Status refuse_paths(Spec& spec, const Given& given);
 Status refuse_workspace(Spec& spec, const Given& given);
 Status refuse_tier(Spec& spec, const Given& given);
 
 std::string get_env(const Spec& spec);
+std::string get_mount(const Spec& spec);
+std::string get_allowed_read_paths(const Spec& spec);
+std::string get_allowed_write_paths(const Spec& spec);
 std::string get_require(const Spec& spec);
 
 }  // namespace carrel::policy::setters

@@ -49,7 +49,6 @@ std::string get_writable_root(const Spec& spec) {
 std::string get_none(const Spec&) { return "none"; }
 std::string get_false(const Spec&) { return "false"; }
 std::string get_true(const Spec&) { return "true"; }
-std::string get_empty(const Spec&) { return ""; }
 std::string get_native(const Spec&) { return "native"; }
 std::string get_namespace(const Spec&) { return "namespace"; }
 
@@ -116,13 +115,15 @@ constexpr std::array kSettings = {
             "whether tools run in a sandbox at all; only true", "",
             kHost, kConfigOnly, kBuilds, setters::set_use_sandbox, get_true},
     Setting{"allowed-read-paths", Names(), ValueKind::kWords, "PATHS",
-            "host folders that may be mounted read-only; only an empty list", "",
-            kHost, kConfigOnly, kBuilds, setters::refuse_paths, get_empty},
+            "host paths that may be mounted read-only; with a list, no others may", "",
+            kHost, kConfigOnly, kBuilds, setters::set_allowed_read_paths,
+            setters::get_allowed_read_paths},
     Setting{"allowed-write-paths", Names(), ValueKind::kWords, "PATHS",
-            "host folders that may be mounted writable; only an empty list", "",
-            kHost, kConfigOnly, kBuilds, setters::refuse_paths, get_empty},
+            "host paths that may be mounted writable or read-only; with a list, no others may", "",
+            kHost, kConfigOnly, kBuilds, setters::set_allowed_write_paths,
+            setters::get_allowed_write_paths},
 
-    Setting{"mount", Names(), ValueKind::kWords, "SRC:DST[:rw]",
+    Setting{"mount", Names(), ValueKind::kMounts, "SRC:DST[:rw]",
             "show a host folder inside", "",
             kInside, kNotBuilt, kBuilds, setters::refuse_mount, nullptr},
     Setting{"workspace", Names(), ValueKind::kText, "NAME",

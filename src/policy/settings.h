@@ -40,6 +40,7 @@ enum class ValueKind {
   kFlag,       // an option without a value; true or false
   kWords,      // words with commas; an array of strings
   kVariables,  // NAME=VALUE, again and again; a table or an array of strings
+  kMounts,     // SRC:DST[:rw], again and again; an array of strings or of tables
 };
 
 enum class SettingGroup { kLimits, kInside, kHost };
@@ -63,7 +64,7 @@ struct Setting {
 
   // Whether it can be given again and adds to what was there.
   [[nodiscard]] constexpr bool repeats() const {
-    return kind == ValueKind::kVariables || kind == ValueKind::kWords;
+    return kind == ValueKind::kVariables || kind == ValueKind::kWords || kind == ValueKind::kMounts;
   }
   [[nodiscard]] constexpr bool is_flag() const { return kind == ValueKind::kFlag; }
 };

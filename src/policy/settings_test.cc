@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "policy/setters.h"
+#include "policy/spec_json.h"
 #include "policy/validate.h"
 
 namespace carrel::policy {
@@ -148,11 +150,11 @@ TEST(SettingsTest, PartsThatAreNotBuiltSaySo) {
     std::string_view name;
     std::string_view text;
   } kTable[] = {
-      {"mount", "/a:/b"},      {"network", "full"},          {"network", "allow=example.org"},
-      {"network", "allow"},    {"network-enabled", "true"},  {"workspace", "mine"},
-      {"tier", "low"},         {"backend", "docker"},        {"image", "python:3.12-slim"},
-      {"isolation", "gvisor"}, {"isolation", "vm"},          {"allowed-read-paths", "/data"},
-      {"user", "root"},        {"allowed-write-paths", "/"}, {"use-sandbox", "false"},
+      {"mount", "/a:/b"},       {"network", "full"},         {"network", "allow=example.org"},
+      {"network", "allow"},     {"network-enabled", "true"}, {"workspace", "mine"},
+      {"tier", "low"},          {"backend", "docker"},       {"image", "python:3.12-slim"},
+      {"isolation", "gvisor"},  {"isolation", "vm"},         {"user", "root"},
+      {"use-sandbox", "false"},
   };
   for (const auto& row : kTable) {
     Spec spec;
@@ -186,6 +188,36 @@ TEST(SettingsTest, RequiredProtectionsAddUp) {
   ASSERT_TRUE(set(spec, "require", "landlock").ok());
   EXPECT_EQ(spec.required.size(), 2U);
   EXPECT_EQ(value_of(spec, "require"), "memory,landlock");
+}
+
+TEST(SettingsTest, MountsAddUpAndDoNotOverlap) {
+  Spec spec;
+  ASSERT_TRUE(setters::set_mount(spec, {"--mount", "/srv/a:b:/data:rw"}).ok());
+  ASSERT_TRUE(setters::set_mount(spec, {"--mount", "x:/data2"}).ok());
+  EXPECT_FALSE(setters::set_mount(spec, {"--mount", "y:/data/inner"}).ok());
+  EXPECT_FALSE(setters::set_mount(spec, {"--mount", "y:/etc"}).ok());
+  ASSERT_EQ(spec.mounts.size(), 2U);
+  EXPECT_EQ(setters::get_mount(spec), "/srv/a:b:/data:rw,x:/data2:ro");
+}
+
+TEST(SettingsTest, MountsAndListsTravelInASandboxsDescription) {
+  Spec spec;
+  spec.mount_grants = {MountGrants::By::kLists, {"/a"}, {"/b", "/\xff"}};
+  spec.mounts = {{"/a/\xfe\n", "/data", MountMode::kReadOnly},
+                 {"/b", "/out", MountMode::kReadWrite}};
+  const auto copy = spec_from_json(spec_to_json(spec, Values::kLeftOut));
+  ASSERT_TRUE(copy.ok()) << copy.error().to_string();
+  EXPECT_EQ(copy.value().mount_grants.by, MountGrants::By::kLists);
+  EXPECT_EQ(copy.value().mount_grants.read_paths, spec.mount_grants.read_paths);
+  EXPECT_EQ(copy.value().mount_grants.write_paths, spec.mount_grants.write_paths);
+  ASSERT_EQ(copy.value().mounts.size(), 2U);
+  EXPECT_EQ(copy.value().mounts[0].source, "/a/\xfe\n");
+  EXPECT_EQ(copy.value().mounts[0].mode, MountMode::kReadOnly);
+  EXPECT_EQ(copy.value().mounts[1].target, "/out");
+  EXPECT_EQ(copy.value().mounts[1].mode, MountMode::kReadWrite);
+  const auto none = spec_from_json(spec_to_json(Spec{}, Values::kLeftOut));
+  ASSERT_TRUE(none.ok());
+  EXPECT_EQ(none.value().mount_grants.by, MountGrants::By::kCommandLine);
 }
 
 }  // namespace

@@ -33,6 +33,24 @@ struct EnvironmentVariable {
   std::string value;
 };
 
+enum class MountMode { kReadOnly, kReadWrite };
+
+// A host folder or file that is shown inside. Both are absolute; the source is not resolved.
+struct Mount {
+  std::string source;
+  std::string target;
+  MountMode mode = MountMode::kReadOnly;
+};
+
+// Who says which host paths may be mounted. Where a configuration has lists they decide, and empty
+// ones allow nothing; otherwise whoever types a path grants it.
+struct MountGrants {
+  enum class By { kCommandLine, kLists };
+  By by = By::kCommandLine;
+  std::vector<std::string> read_paths;   // may be mounted read-only
+  std::vector<std::string> write_paths;  // may be mounted, writable too
+};
+
 // Everything that decides how a sandbox is built; the same names on the command line, in
 // carrel.toml and in the API.
 struct Spec {
@@ -46,6 +64,8 @@ struct Spec {
   std::string cgroup_parent;  // where the host's control groups are made; empty: Carrel chooses
   std::vector<EnvironmentVariable> environment;  // names are unique
   std::vector<Protection> required;
+  std::vector<Mount> mounts;  // no target lies in another
+  MountGrants mount_grants;
   std::string code;  // source text that is put, read-only, at /workspace/code; empty: none
 };
 

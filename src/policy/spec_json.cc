@@ -35,6 +35,59 @@ Json required_to_json(const std::vector<Protection>& required) {
   return list;
 }
 
+// Host paths have any bytes.
+Json path_to_json(const std::string& path) {
+  return valid_utf8(path) ? Json(path) : text_to_bytes(path);
+}
+
+std::string path_from_json(const Json& path) {
+  return path.is_array() ? bytes_to_text(path) : path.get<std::string>();
+}
+
+Json paths_to_json(const std::vector<std::string>& paths) {
+  Json list = Json::array();
+  for (const std::string& path : paths) {
+    list.push_back(path_to_json(path));
+  }
+  return list;
+}
+
+std::vector<std::string> paths_from_json(const Json& list) {
+  std::vector<std::string> paths;
+  for (const Json& path : list) {
+    paths.push_back(path_from_json(path));
+  }
+  return paths;
+}
+
+void write_mounts(Json& object, const Spec& spec) {
+  if (spec.mount_grants.by == MountGrants::By::kLists) {
+    object["allowed_read_paths"] = paths_to_json(spec.mount_grants.read_paths);
+    object["allowed_write_paths"] = paths_to_json(spec.mount_grants.write_paths);
+  }
+  Json mounts = Json::array();
+  for (const Mount& mount : spec.mounts) {
+    mounts.push_back({{"source", path_to_json(mount.source)},
+                      {"target", mount.target},
+                      {"readonly", mount.mode == MountMode::kReadOnly}});
+  }
+  object["mounts"] = mounts;
+}
+
+// A description from before there were mounts has none.
+void read_mounts(const Json& object, Spec& spec) {
+  if (object.contains("allowed_read_paths")) {
+    spec.mount_grants.by = MountGrants::By::kLists;
+    spec.mount_grants.read_paths = paths_from_json(object.at("allowed_read_paths"));
+    spec.mount_grants.write_paths = paths_from_json(object.at("allowed_write_paths"));
+  }
+  for (const Json& mount : object.contains("mounts") ? object.at("mounts") : Json::array()) {
+    spec.mounts.push_back(
+        {path_from_json(mount.at("source")), mount.at("target").get<std::string>(),
+         mount.at("readonly").get<bool>() ? MountMode::kReadOnly : MountMode::kReadWrite});
+  }
+}
+
 Spec read(const Json& object) {
   Spec spec;
   spec.limits.memory_bytes = object.at("memory").get<std::uint64_t>();
@@ -57,6 +110,7 @@ Spec read(const Json& object) {
         {variable.at(0).get<std::string>(),
          value.is_array() ? bytes_to_text(value) : value.get<std::string>()});
   }
+  read_mounts(object, spec);
   for (const Json& protection : object.at("require")) {
     int value = protection.get<int>();
     if (value >= 0 && value <= static_cast<int>(Protection::kLandlock)) {
@@ -91,6 +145,7 @@ std::string spec_to_json(const Spec& spec, Values values) {
   }
   object["env"] = variables;
   object["require"] = required_to_json(spec.required);
+  write_mounts(object, spec);
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

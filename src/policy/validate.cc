@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "policy/mount_request.h"
 #include "policy/names.h"
 #include "policy/size.h"
 
@@ -118,6 +119,13 @@ Status validate(const Spec& spec, const HostFacts& host) {
   if (!spec.cgroup_parent.empty()) {
     CARREL_TRY(normalize_path({"cgroup-parent", spec.cgroup_parent}));
   }
+  for (const std::vector<std::string>* paths :
+       {&spec.mount_grants.read_paths, &spec.mount_grants.write_paths}) {
+    for (const std::string& path : *paths) {
+      CARREL_TRY(parse_allowed_path({"allowed paths", path}));
+    }
+  }
+  CARREL_TRY(check_mounts(spec.mounts));
   return check_environment(spec.environment);
 }
 

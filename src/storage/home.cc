@@ -27,27 +27,6 @@ Result<UniqueFd> open_directory(int parent, const std::string& name) {
   return open_at(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
-Result<std::string> default_path() {
-  if (const char* given = std::getenv("CARREL_HOME"); given != nullptr && *given != '\0') {
-    if (*given != '/') {
-      return Error{Code::kInvalid, 0, std::string("CARREL_HOME is '") + given + "'",
-                   "it must be an absolute path"};
-    }
-    return std::string(given);
-  }
-  if (::geteuid() == 0) {
-    return std::string("/var/lib/carrel");
-  }
-  if (const char* data = std::getenv("XDG_DATA_HOME"); data != nullptr && *data == '/') {
-    return std::string(data) + "/carrel";
-  }
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/') {
-    return std::string(home) + "/.local/share/carrel";
-  }
-  return Error{Code::kInvalid, 0, "there is no place for Carrel's state",
-               "set CARREL_HOME to an absolute path"};
-}
-
 Result<std::string> read_label(int directory) {
   auto label = read_file_at(directory, "installation", 64);
   if (!label.ok() && label.error().error_number == ENOENT) {
@@ -73,8 +52,29 @@ Result<std::string> read_label(int directory) {
 
 }  // namespace
 
+Result<std::string> home_path() {
+  if (const char* given = std::getenv("CARREL_HOME"); given != nullptr && *given != '\0') {
+    if (*given != '/') {
+      return Error{Code::kInvalid, 0, std::string("CARREL_HOME is '") + given + "'",
+                   "it must be an absolute path"};
+    }
+    return std::string(given);
+  }
+  if (::geteuid() == 0) {
+    return std::string("/var/lib/carrel");
+  }
+  if (const char* data = std::getenv("XDG_DATA_HOME"); data != nullptr && *data == '/') {
+    return std::string(data) + "/carrel";
+  }
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/') {
+    return std::string(home) + "/.local/share/carrel";
+  }
+  return Error{Code::kInvalid, 0, "there is no place for Carrel's state",
+               "set CARREL_HOME to an absolute path"};
+}
+
 Result<Home> Home::open() {
-  CARREL_ASSIGN(std::string path, default_path());
+  CARREL_ASSIGN(std::string path, home_path());
   return open_at(path);
 }
 

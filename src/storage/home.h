@@ -53,6 +53,9 @@ class Home {
   UniqueFd ids_;
 };
 
+// The directory that Home::open() uses, whether it is there or not.
+Result<std::string> home_path();
+
 // A random id in the form of a UUID, version 4.
 std::string make_id();
 // `count` random hex digits.

@@ -223,6 +223,23 @@ TEST_P(OldKernel, WithoutOpenat2) {
   EXPECT_EQ(doctor("openat2", "openat2"), "missing, works");
 }
 
+// Then no link is followed at all, not even one to what is allowed.
+TEST_P(OldKernel, WithoutOpenat2MountsAreJudgedByPathsWithoutLinks) {
+  const std::string work = place().work(GetParam());
+  std::filesystem::create_directories(work + "/data/in");
+  std::filesystem::create_directory_symlink("in", work + "/data/link");
+  const std::string lists = file("lists.toml", "allowed_read_paths = [\"" + work + "/data\"]\n");
+  const auto rule_of = [&](const std::string& path) {
+    const Run run = without("openat2", {"mount", "check", "--json", "--config", lists, path});
+    return json::parse(run.out, nullptr, false).value("rule", run.out + run.err);
+  };
+  EXPECT_EQ(rule_of("data/in"), "allowed_read_paths");
+  EXPECT_EQ(rule_of("data/../data/in"), "allowed_read_paths");
+  EXPECT_EQ(rule_of("data/link"), "link");
+  EXPECT_EQ(rule_of("data/none"), "missing");
+  EXPECT_EQ(rule_of("/proc/self/root/etc"), "forbidden");
+}
+
 TEST_P(OldKernel, WithoutCloseRange) {
   expect_everything("close_range");
   EXPECT_EQ(doctor("close_range", "close_range"), "missing, works");
