@@ -3,11 +3,13 @@
 // docs/decisions/0012-musl.md. A function that is missing here is an error of the linker.
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <limits.h>
 #include <link.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
@@ -41,6 +43,13 @@ int __snprintf_chk(char* to, size_t size, int flag, size_t room, const char* for
   int result = vsnprintf(to, size, format, arguments);
   va_end(arguments);
   return result;
+}
+
+char* __realpath_chk(const char* path, char* to, size_t room) {
+  if (room < PATH_MAX) {
+    __builtin_trap();
+  }
+  return realpath(path, to);
 }
 
 // openat() without a mode, where one would be needed for O_CREAT.

@@ -43,7 +43,7 @@ long fork_first_process(int group, int& pidfd) {
   return result < 0 ? -errno : result;
 }
 
-void answer(int socket, int error_number, int pidfd) {
+void answer(int stream, int error_number, int pidfd) {
   unsigned char buffer[protocol::kHeaderSize + 4];
   protocol::Writer writer(std::span<unsigned char>(buffer).subspan(protocol::kHeaderSize));
   writer.u32(static_cast<std::uint32_t>(error_number));
@@ -64,8 +64,8 @@ void answer(int socket, int error_number, int pidfd) {
     header->cmsg_len = CMSG_LEN(sizeof pidfd);
     memcpy(CMSG_DATA(header), &pidfd, sizeof pidfd);
   }
-  // Who does not take it has lost its end of the stream, too, and the new process ends.
-  sendmsg(socket, &message, MSG_NOSIGNAL);
+  // Who does not take it has lost its end of the stream, and the new process ends.
+  sendmsg(stream, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 // A first process that waits for its sandbox.
@@ -111,17 +111,18 @@ class NurseryServer {
   // Returns in a first process, whose kControl is where its job will come from.
   void run() {
     for (;;) {
-      // Only who has just been asked is likely to be asked again.
-      if (asked_ && waiting_.job < 0 && fork_ahead(-1) == 0) {
-        return;
-      }
-      asked_ = false;
       struct pollfd waits[2] = {{kControl, POLLIN, 0}, {listener_, POLLIN, 0}};
-      int ready = poll(waits, 2, waiting_.job < 0 ? -1 : kForgetMs);
-      if (ready == 0) {
+      int ready = poll(waits, 2, asked_ ? kPrepareMs : waiting_.job < 0 ? -1 : kForgetMs);
+      if (ready == 0 && !asked_) {
         waiting_.dismiss();
       }
+      // Only who has just been asked is likely to be asked again; but whoever asked has the
+      // processors first.
+      if (ready == 0 && asked_ && fork_ahead(-1) == 0) {
+        return;
+      }
       if (ready <= 0) {
+        asked_ = false;
         continue;
       }
       if (waits[0].revents != 0 && serve(kControl, Client::kMaker)) {
@@ -134,6 +135,7 @@ class NurseryServer {
   }
 
  private:
+  static constexpr int kPrepareMs = 1;
   static constexpr int kForgetMs = 5000;
   enum class Client { kMaker, kOther };
 
@@ -160,12 +162,12 @@ class NurseryServer {
     if (!heard && client == Client::kMaker) {
       _exit(0);
     }
-    if (heard) {
+    if (heard && frame.count > 0) {
       long result = provide(frame);
       if (result == 0) {
         return true;
       }
-      answer(socket, result < 0 ? static_cast<int>(-result) : 0, waiting_.pidfd);
+      answer(frame.descriptors[0], result < 0 ? static_cast<int>(-result) : 0, waiting_.pidfd);
       waiting_.dismiss();
       asked_ = true;
     }
@@ -177,7 +179,7 @@ class NurseryServer {
   // A first process that has its job, as waiting_, or a negative errno; 0 in that process.
   long provide(const Received& frame) {
     protocol::Spawn spawn;
-    if (!protocol::parse_spawn(frame.view(), spawn) || frame.count < 1 ||
+    if (!protocol::parse_spawn(frame.view(), spawn) ||
         frame.count > protocol::kMaxSpawnDescriptors) {
       return -EBADMSG;
     }

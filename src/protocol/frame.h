@@ -43,7 +43,8 @@ enum class FrameType : std::uint16_t {
   kStdinTaken = 73,  // u64: so many bytes of the command's stdin were taken since its start
   kReady = 71,       // the sandbox is locked down and listens: u32 Clocks
   kBootFailed = 72,  // u32 errno, text: which step, and of what
-  kSpawned = 74,     // from a nursery: u32 errno; without one comes the new process's descriptor
+  kSpawned = 74,     // from a nursery, on the new guest's stream: u32 errno; without one comes the
+                     // new process's descriptor
 };
 
 // No frame is larger. A command's text and environment are far below; output is sent in pieces.

@@ -196,6 +196,8 @@ Launch::Launch(storage::Home& home, LaunchRequest request)
 Launch::Launch(Launch&& other) noexcept
     : home_(other.home_),
       request_(std::move(other.request_)),
+      into_(other.into_),
+      loan_(std::move(other.loan_)),
       made_(std::move(other.made_)),
       lent_(std::move(other.lent_)),
       id_range_(std::exchange(other.id_range_, std::nullopt)) {
@@ -232,10 +234,23 @@ Result<MountPlan> Launch::plan() const {
   return plan_mounts(request_.spec, look_at_host(), identity, request_.lifetime);
 }
 
-Status Launch::borrow(Lender& lender, int into) {
+Status Launch::ask(Lender& lender, int into) {
   CARREL_TRY(claim_ids());
   CARREL_ASSIGN(MountPlan mounts, plan());
-  lent_ = lender.lend({mounts, id_range_, into});
+  loan_ = lender.ask({mounts, id_range_, into});
+  into_ = into;
+  return {};
+}
+
+Status Launch::take_loan() {
+  if (!loan_.has_value()) {
+    return {};
+  }
+  auto lent = loan_->take();
+  if (!lent.ok()) {
+    return make(into_);
+  }
+  lent_.emplace(std::move(lent.value()));
   return {};
 }
 
@@ -260,9 +275,9 @@ Result<Launch> Launch::begin(storage::Home& home, LaunchRequest request, int clo
   CARREL_TRY(check_image(request.spec));
   Launch launch(home, std::move(request));
   if (lender != nullptr) {
-    CARREL_TRY(launch.borrow(*lender, clone_into));
+    CARREL_TRY(launch.ask(*lender, clone_into));
   }
-  if (!launch.lent_.has_value()) {
+  if (!launch.loan_.has_value()) {
     CARREL_TRY(launch.make(clone_into));
   }
   return launch;
@@ -275,6 +290,7 @@ Status Launch::tell(std::string_view boot, const std::vector<int>& descriptors) 
 }
 
 Result<Launched> Launch::finish(const HostSetup& host, SandboxGroups groups) {
+  CARREL_TRY(take_loan());
   const EnforcementFacts facts = facts_of(host, groups, request_.lifetime);
   if (Status enforceable = check_required(request_.spec, facts); !enforceable.ok()) {
     return made_.has_value() ? made_->settle(std::move(enforceable)).error() : enforceable.error();

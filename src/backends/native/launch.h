@@ -78,12 +78,15 @@ class Launch {
   Launch(storage::Home& home, LaunchRequest request);
   Status claim_ids();
   [[nodiscard]] Result<MountPlan> plan() const;
-  Status borrow(Lender& lender, int into);
+  Status ask(Lender& lender, int into);
+  Status take_loan();
   Status make(int into);
   Status tell(std::string_view boot, const std::vector<int>& descriptors);
 
   storage::Home* home_;
   LaunchRequest request_;
+  int into_ = -1;
+  std::optional<Loan> loan_;
   // One of the two.
   std::optional<GuestProcess> made_;
   std::optional<LentProcess> lent_;

@@ -45,7 +45,7 @@ sockaddr_un address_in(int directory) {
 }
 
 // The new process's descriptor, or why there is none.
-Result<UniqueFd> receive_spawned(int socket) {
+Result<UniqueFd> receive_spawned(int stream) {
   std::array<unsigned char, protocol::kHeaderSize + 4> bytes{};
   iovec data{bytes.data(), bytes.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
@@ -54,11 +54,11 @@ Result<UniqueFd> receive_spawned(int socket) {
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  pollfd wait{socket, POLLIN, 0};
+  pollfd wait{stream, POLLIN, 0};
   if (::poll(&wait, 1, kAnswerMs) != 1) {
     return Error{Code::kTimeout, 0, "the nursery does not answer", {}};
   }
-  const ssize_t n = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL);
+  const ssize_t n = ::recvmsg(stream, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL);
   UniqueFd pidfd;
   if (const cmsghdr* header = CMSG_FIRSTHDR(&message);
       n > 0 && header != nullptr && header->cmsg_type == SCM_RIGHTS) {
@@ -82,13 +82,12 @@ Result<UniqueFd> receive_spawned(int socket) {
   return pidfd;
 }
 
-Result<LentProcess> ask(int socket, const Wanted& wanted) {
+Result<Loan> send_request(int socket, const Wanted& wanted) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return system_error("make the sandbox's stream");
   }
-  LentProcess lent;
-  lent.stream.reset(ends[0]);
+  Loan loan{UniqueFd(ends[0])};
   UniqueFd guest_end(ends[1]);
   protocol::Spawn spawn;
   spawn.shared = wanted.plan.shared;
@@ -107,11 +106,15 @@ Result<LentProcess> ask(int socket, const Wanted& wanted) {
              spawn.shared.size() + spawn.alike.size() + spawn.sources.size() + spawn.own.size(),
              protocol::write_spawn);
   CARREL_TRY(send_frame(socket, protocol::FrameType::kSpawn, payload, descriptors));
-  CARREL_ASSIGN(lent.pidfd, receive_spawned(socket));
-  return lent;
+  return loan;
 }
 
 }  // namespace
+
+Result<LentProcess> Loan::take() {
+  CARREL_ASSIGN(UniqueFd pidfd, receive_spawned(stream_.get()));
+  return LentProcess{std::move(pidfd), std::move(stream_)};
+}
 
 Result<Nursery> Nursery::start(const MountPlan& plan, UniqueFd listener) {
   CARREL_ASSIGN(GuestProcess process, GuestProcess::clone(Role::kNursery, -1));
@@ -172,9 +175,9 @@ bool Nursery::fits(const MountPlan& plan) const {
   return plan.nursing == MountPlan::Nursing::kPossible && kind_of(plan) == kind_;
 }
 
-Result<LentProcess> Nursery::spawn(const Wanted& wanted) { return ask(stream_.get(), wanted); }
+Result<Loan> Nursery::ask(const Wanted& wanted) { return send_request(stream_.get(), wanted); }
 
-std::optional<LentProcess> OwnNursery::lend(const Wanted& wanted) {
+std::optional<Loan> OwnNursery::ask(const Wanted& wanted) {
   if (wanted.plan.nursing != MountPlan::Nursing::kPossible) {
     return std::nullopt;
   }
@@ -192,15 +195,15 @@ std::optional<LentProcess> OwnNursery::lend(const Wanted& wanted) {
     }
     nursery_.emplace(std::move(started.value()));
   }
-  auto lent = nursery_->spawn(wanted);
-  if (!lent.ok()) {
+  auto loan = nursery_->ask(wanted);
+  if (!loan.ok()) {
     nursery_.reset();
     return std::nullopt;
   }
-  return std::move(lent.value());
+  return std::move(loan.value());
 }
 
-std::optional<LentProcess> KeepersNursery::lend(const Wanted& wanted) {
+std::optional<Loan> KeepersNursery::ask(const Wanted& wanted) {
   if (wanted.plan.nursing != MountPlan::Nursing::kPossible) {
     return std::nullopt;
   }
@@ -213,11 +216,11 @@ std::optional<LentProcess> KeepersNursery::lend(const Wanted& wanted) {
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return std::nullopt;
   }
-  auto lent = ask(socket.get(), wanted);
-  if (!lent.ok()) {
+  auto loan = send_request(socket.get(), wanted);
+  if (!loan.ok()) {
     return std::nullopt;
   }
-  return std::move(lent.value());
+  return std::move(loan.value());
 }
 
 void unlink_nursery(int run) { ::unlinkat(run, kSocketName, 0); }

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "backends/native/mount_plan.h"
 #include "base/result.h"
@@ -29,6 +30,17 @@ struct Wanted {
   int into = -1;                          // a v2 control group to be born in
 };
 
+// A process that was asked for.
+class Loan {
+ public:
+  explicit Loan(UniqueFd stream) : stream_(std::move(stream)) {}
+  // Waits for it. Where there is none that fits, whoever asked makes the process himself.
+  Result<LentProcess> take();
+
+ private:
+  UniqueFd stream_;
+};
+
 // Somebody who may have a nursery.
 class Lender {
  public:
@@ -36,8 +48,8 @@ class Lender {
   Lender(const Lender&) = delete;
   Lender& operator=(const Lender&) = delete;
   virtual ~Lender() = default;
-  // Nothing where there is none that fits: whoever asks makes the process himself then.
-  virtual std::optional<LentProcess> lend(const Wanted& wanted) = 0;
+  // Nothing where it has none.
+  virtual std::optional<Loan> ask(const Wanted& wanted) = 0;
 };
 
 class Nursery {
@@ -46,7 +58,7 @@ class Nursery {
   static Result<Nursery> start(const MountPlan& plan, UniqueFd listener);
 
   [[nodiscard]] bool fits(const MountPlan& plan) const;
-  Result<LentProcess> spawn(const Wanted& wanted);
+  Result<Loan> ask(const Wanted& wanted);
   // Readable when it has ended.
   [[nodiscard]] int pidfd() const { return pidfd_.get(); }
 
@@ -69,7 +81,7 @@ class Nursery {
 // For a program that makes many sandboxes: the second of one kind starts a nursery for that kind.
 class OwnNursery : public Lender {
  public:
-  std::optional<LentProcess> lend(const Wanted& wanted) override;
+  std::optional<Loan> ask(const Wanted& wanted) override;
 
  private:
   std::mutex mutex_;
@@ -81,7 +93,7 @@ class OwnNursery : public Lender {
 class KeepersNursery : public Lender {
  public:
   explicit KeepersNursery(const storage::Home& home) : home_(&home) {}
-  std::optional<LentProcess> lend(const Wanted& wanted) override;
+  std::optional<Loan> ask(const Wanted& wanted) override;
 
  private:
   const storage::Home* home_;
