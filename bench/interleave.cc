@@ -1,5 +1,7 @@
 #include "bench/interleave.h"
 
+#include <unistd.h>
+
 namespace carrel::bench {
 
 namespace {
@@ -29,6 +31,9 @@ void interleave(Report& report, const std::string& section, const std::string& u
       const bool its_turn = round % contender.every == 0;
       if (series.given_up() || !its_turn) {
         continue;
+      }
+      if (rounds.pause_ms > 0) {
+        ::usleep(static_cast<useconds_t>(rounds.pause_ms) * 1000);
       }
       Result<double> sample = contender.sample();
       if (!sample.ok()) {

@@ -22,6 +22,9 @@ struct Contender {
 struct Rounds {
   int warm_up = 3;
   int counted = 100;
+  // Before each sample, so that what the one before left to be done in the background is no burden
+  // to this one.
+  int pause_ms = 0;
 };
 
 // Takes samples of all contenders in turn, A B C A B C, so that what else happens on the machine

@@ -8,6 +8,7 @@ constexpr Budget kOneShot{Budget::Better::kLess, 0.8, 0.5};
 constexpr char kTrue[] = "/bin/true";
 constexpr char kSection[] = "one-shot of /bin/true";
 constexpr char kIdle[] = "idle";
+constexpr int kPauseMs = 15;
 constexpr char kKept[] = "kept";
 
 Contender timed(std::string name, Launch launch) {
@@ -88,7 +89,7 @@ void measure_one_shots(const Setup& setup, Effort effort, Report& report) {
     contenders.push_back(std::move(docker));
   }
   interleave(report, kSection, "ms", std::move(contenders),
-             effort == Effort::kFull ? Rounds{5, 300} : Rounds{2, 40});
+             effort == Effort::kFull ? Rounds{5, 300, kPauseMs} : Rounds{2, 40, kPauseMs});
   for (const Kept& box : kept) {
     Status removed = remove_box(setup, box.who, kKept, box.id);
     if (!removed.ok()) {

@@ -135,7 +135,7 @@ class NurseryServer {
   }
 
  private:
-  static constexpr int kPrepareMs = 1;
+  static constexpr int kPrepareMs = 5;
   static constexpr int kForgetMs = 5000;
   enum class Client { kMaker, kOther };
 

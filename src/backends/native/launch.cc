@@ -201,12 +201,19 @@ Launch::Launch(Launch&& other) noexcept
       made_(std::move(other.made_)),
       lent_(std::move(other.lent_)),
       id_range_(std::exchange(other.id_range_, std::nullopt)) {
+  other.loan_.reset();
   other.made_.reset();
   other.lent_.reset();
 }
 
 Launch::~Launch() {
-  made_.reset();  // no process has the ids any more when they are given back
+  // No process has the ids any more when they are given back.
+  made_.reset();
+  if (loan_.has_value() && !lent_.has_value()) {
+    if (auto lent = loan_->take(); lent.ok()) {
+      lent_.emplace(std::move(lent.value()));
+    }
+  }
   if (lent_.has_value()) {
     end_process(lent_->pidfd.get());
   }
@@ -248,6 +255,7 @@ Status Launch::take_loan() {
   }
   auto lent = loan_->take();
   if (!lent.ok()) {
+    loan_.reset();
     return make(into_);
   }
   lent_.emplace(std::move(lent.value()));
@@ -318,6 +326,7 @@ Result<Launched> Launch::finish(const HostSetup& host, SandboxGroups groups) {
     launched.pidfd = std::move(lent_->pidfd);
     launched.stream = sandbox::GuestStream(std::move(lent_->stream));
     lent_.reset();
+    loan_.reset();
   }
   launched.groups = std::move(groups);
   launched.id_range = std::exchange(id_range_, std::nullopt);
