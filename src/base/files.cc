@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <memory>
@@ -146,6 +147,27 @@ Status remove_below(int dir, const std::string& name, dev_t device, int depth) {
 }
 
 }  // namespace
+
+Result<std::vector<std::string>> list_directory(int fd) {
+  int own = ::openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  std::unique_ptr<DIR, CloseDir> entries(own < 0 ? nullptr : ::fdopendir(own));
+  if (!entries) {
+    return system_error("list a directory");
+  }
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = ::readdir(entries.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") {
+      names.emplace_back(name);
+    }
+  }
+  if (errno != 0) {
+    return system_error("list a directory");
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 Status remove_tree_at(int dir, const std::string& name) {
   struct stat info {};

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -29,6 +30,9 @@ Status replace_file_at(int dir, const std::string& path, std::string_view data, 
 
 // Creates `path` and its missing parents with `mode`; an existing directory is fine.
 Status make_directories(const std::string& path, unsigned mode);
+
+// The names in a directory, in order, without '.' and '..'. `fd` keeps its own position.
+Result<std::vector<std::string>> list_directory(int fd);
 
 // Removes the tree below `name` in `dir`, and `name` itself, by descriptor: links are removed and
 // never followed, and nothing on another file system is touched. A missing name is fine.
