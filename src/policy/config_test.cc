@@ -193,7 +193,7 @@ TEST(ConfigTest, TheSameSettingUnderTwoNamesIsAnError) {
 TEST(ConfigTest, PartsThatAreNotBuiltAreUnavailable) {
   for (const std::string_view text :
        {"network_enabled = true", "network = \"full\"", "mount = [\"/a:/b\"]", "tier = \"low\"",
-        "allowed_read_paths = [\"/data\"]", "image = \"python:3.12-slim\"", "use_sandbox = false",
+        "allowed_read_paths = [\"/data\"]", "use_sandbox = false",
         "[create]\nworkspace = \"w\""}) {
     const auto result = parse_config(text, "carrel.toml");
     ASSERT_FALSE(result.ok()) << text;

@@ -123,6 +123,7 @@ TEST(SettingsTest, BadValuesAreRefusedAndChangeNothing) {
       {"workdir", "x"},       {"workdir", "/.."},
       {"image", ""},          {"image", "dir:x"},
       {"image", "\xff"},      {"user", "0"},
+      {"image", "../x:y"},    {"image", "a//b"},
       {"hostname", "a b"},    {"writable-root", "1"},
       {"network", "nome"},    {"require", ""},
       {"require", "memory,"}, {"require", "gravity"},
@@ -150,7 +151,7 @@ TEST(SettingsTest, PartsThatAreNotBuiltSaySo) {
   } kTable[] = {
       {"mount", "/a:/b"},      {"network", "full"},          {"network", "allow=example.org"},
       {"network", "allow"},    {"network-enabled", "true"},  {"workspace", "mine"},
-      {"tier", "low"},         {"backend", "docker"},        {"image", "python:3.12-slim"},
+      {"tier", "low"},         {"backend", "docker"},
       {"isolation", "gvisor"}, {"isolation", "vm"},          {"allowed-read-paths", "/data"},
       {"user", "root"},        {"allowed-write-paths", "/"}, {"use-sandbox", "false"},
   };
