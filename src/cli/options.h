@@ -28,6 +28,7 @@ enum class CommandId : unsigned {
   kStats,
   kLogs,
   kRemove,
+  kImage,
   kDoctor,
   kCompletion,
   kVersion,
@@ -36,7 +37,15 @@ enum class CommandId : unsigned {
 };
 
 // What a word after the options is, and so how it is checked and completed.
-enum class OperandKind { kSandbox, kFile, kShellText, kShellName, kCommandName, kAnything };
+enum class OperandKind {
+  kSandbox,
+  kFile,
+  kShellText,
+  kShellName,
+  kCommandName,
+  kImageAction,
+  kAnything
+};
 
 struct Operand {
   std::string_view placeholder;
@@ -92,6 +101,7 @@ enum class OptionId {
   kAll,
   kEnforcement,
   kMan,
+  kImageName,
 };
 
 // An option that is about the command itself and not about the sandbox.
