@@ -18,13 +18,13 @@ using kernel::Verdict;
 
 // Reading, writing, and the tree of files that it makes; memory; its own end.
 constexpr int kUnpacker[] = {
-    SYS_read,           SYS_readv,      SYS_write,      SYS_writev,     SYS_pwrite64,
-    SYS_lseek,          SYS_close,      SYS_fstat,      SYS_newfstatat, SYS_statx,
-    SYS_readlinkat,     SYS_getdents64, SYS_symlinkat,  SYS_linkat,     SYS_unlinkat,
-    SYS_ftruncate,      SYS_utimensat,  SYS_fsync,      SYS_fcntl,      SYS_brk,
-    SYS_munmap,         SYS_mremap,     SYS_madvise,    SYS_futex,      SYS_rt_sigreturn,
-    SYS_rt_sigprocmask, SYS_getrandom,  SYS_getpid,     SYS_gettid,     SYS_clock_gettime,
-    SYS_sched_yield,    SYS_exit,       SYS_exit_group,
+    SYS_read,          SYS_readv,          SYS_write,     SYS_writev,     SYS_pwrite64,
+    SYS_lseek,         SYS_close,          SYS_fstat,     SYS_newfstatat, SYS_statx,
+    SYS_readlinkat,    SYS_getdents64,     SYS_symlinkat, SYS_linkat,     SYS_unlinkat,
+    SYS_ftruncate,     SYS_utimensat,      SYS_fsync,     SYS_fcntl,      SYS_brk,
+    SYS_munmap,        SYS_mremap,         SYS_madvise,   SYS_futex,      SYS_rt_sigreturn,
+    SYS_sigaltstack,   SYS_rt_sigprocmask, SYS_getrandom, SYS_getpid,     SYS_gettid,
+    SYS_clock_gettime, SYS_sched_yield,    SYS_exit,      SYS_exit_group,
 };
 
 Verdict allowed_without(Argument argument, std::uint32_t bits) {

@@ -32,17 +32,19 @@ class LayoutTest : public testing::Test {
   }
   static json descriptor(const std::string& digest) { return {{"digest", "sha256:" + digest}}; }
   std::string config(const std::string& architecture = kOwn) {
-    return json{
-        {"architecture", architecture},
-        {"os", "linux"},
-        {"config",
-         {{"Env", {"A=b"}}, {"WorkingDir", "/app"}, {"Entrypoint", {"/init"}}, {"Cmd", {"x"}}}},
-        {"rootfs", {{"diff_ids", {"sha256:" + sha256("layer")}}}}}
+    return json{{"architecture", architecture},
+                {"os", "linux"},
+                {"config",
+                 {{"Env", json::array({"A=b"})},
+                  {"WorkingDir", "/app"},
+                  {"Entrypoint", json::array({"/init"})},
+                  {"Cmd", json::array({"x"})}}},
+                {"rootfs", {{"diff_ids", json::array({"sha256:" + sha256("layer")})}}}}
         .dump();
   }
   std::string manifest(const std::string& architecture = kOwn) {
     return blob(json{{"config", descriptor(blob(config(architecture)))},
-                     {"layers", {descriptor(blob("layer"))}}}
+                     {"layers", json::array({descriptor(blob("layer"))})}}
                     .dump());
   }
   void index(const json& manifests) {
@@ -73,7 +75,7 @@ TEST_F(LayoutTest, OciImageIsRead) {
   json entry = descriptor(digest);
   entry["annotations"]["io.containerd.image.name"] = "docker.io/library/tool:1";
   entry["annotations"]["org.opencontainers.image.ref.name"] = "../../x:latest";
-  index({entry});
+  index(json::array({entry}));
   auto found = read();
   ASSERT_TRUE(found.ok()) << found.error().to_string();
   ASSERT_EQ(found.value().size(), 1U);
@@ -94,17 +96,17 @@ TEST_F(LayoutTest, ImageForThisHostIsChosen) {
   other["platform"] = {{"architecture", kOther}, {"os", "linux"}};
   json proof = descriptor(std::string(64, '0'));
   proof["platform"] = {{"architecture", "unknown"}, {"os", "unknown"}};
-  index({descriptor(blob(json{{"manifests", {other, proof, own}}}.dump()))});
+  index(json::array({descriptor(blob(json{{"manifests", {other, proof, own}}}.dump()))}));
   auto found = read();
   ASSERT_TRUE(found.ok()) << found.error().to_string();
   EXPECT_EQ(found.value().size(), 1U);
-  index({other});
+  index(json::array({other}));
   refused("the image is for " + std::string(kOther));
 }
 
 TEST_F(LayoutTest, DigestsAreChecked) {
   const std::string digest = manifest();
-  index({descriptor(digest)});
+  index(json::array({descriptor(digest)}));
   scratch_.write("l/blobs/sha256/" + digest, "{}");
   refused("does not have the digest");
   manifest();
@@ -114,8 +116,9 @@ TEST_F(LayoutTest, DigestsAreChecked) {
 
 TEST_F(LayoutTest, HostileIndexesAreRefused) {
   for (const json& wrong :
-       {json(3), json("x"), json::array({1}), json{{{"digest", "sha256:../../../etc/passwd"}}},
-        json{{{"digest", "md5:00"}}}, json{{{"digest", 7}}}}) {
+       {json(3), json("x"), json::array({1}),
+        json::array({{{"digest", "sha256:../../../etc/passwd"}}}),
+        json::array({{{"digest", "md5:00"}}}), json::array({{{"digest", 7}}})}) {
     index(wrong);
     EXPECT_FALSE(read().ok()) << wrong;
   }
@@ -124,16 +127,16 @@ TEST_F(LayoutTest, HostileIndexesAreRefused) {
   // Indexes in indexes, without an end.
   std::string inner = manifest();
   for (int i = 0; i < 10; ++i) {
-    inner = blob(json{{"manifests", {descriptor(inner)}}}.dump());
+    inner = blob(json{{"manifests", json::array({descriptor(inner)})}}.dump());
   }
-  index({descriptor(inner)});
+  index(json::array({descriptor(inner)}));
   EXPECT_FALSE(read().ok());
   json layers = json::array();
   for (int i = 0; i < 1000; ++i) {
     layers.push_back(descriptor(std::string(64, 'a')));
   }
-  index(
-      {descriptor(blob(json{{"config", descriptor(blob(config()))}, {"layers", layers}}.dump()))});
+  index(json::array(
+      {descriptor(blob(json{{"config", descriptor(blob(config()))}, {"layers", layers}}.dump()))}));
   refused("more than 256 layers");
 }
 
@@ -142,7 +145,7 @@ TEST_F(LayoutTest, LinksAreNotFollowed) {
   const std::string path = "l/blobs/sha256/" + digest;
   std::filesystem::rename(scratch_ / path, scratch_ / "elsewhere");
   std::filesystem::create_symlink(scratch_ / "elsewhere", scratch_ / path);
-  index({descriptor(digest)});
+  index(json::array({descriptor(digest)}));
   EXPECT_FALSE(read().ok());
 }
 
@@ -152,7 +155,7 @@ TEST_F(LayoutTest, DockerArchiveIsRead) {
   scratch_.write("l/abc/layer.tar", "layer");
   const json entry = {{"Config", sha256(text) + ".json"},
                       {"RepoTags", {"tool:1", "host", "../x"}},
-                      {"Layers", {"abc/layer.tar"}}};
+                      {"Layers", json::array({"abc/layer.tar"})}};
   scratch_.write("l/manifest.json", json::array({entry}).dump());
   auto found = read();
   ASSERT_TRUE(found.ok()) << found.error().to_string();

@@ -48,8 +48,8 @@ std::vector<Attempt> attempts(const std::string& outside) {
        [outside] { return ::openat(AT_FDCWD, outside.c_str(), O_RDONLY) >= 0; }},
       {"read a host file by way of ..",
        [] { return ::openat(AT_FDCWD, "../outside", O_RDONLY) >= 0; }},
-      {"write beside the tree",
-       [] { return ::openat(AT_FDCWD, "../new", O_WRONLY | O_CREAT, 0644) >= 0; }},
+      {"write a host file",
+       [outside] { return ::openat(AT_FDCWD, outside.c_str(), O_WRONLY | O_TRUNC) >= 0; }},
       {"make a socket", [] { return ::socket(AF_INET, SOCK_STREAM, 0) >= 0; }},
       {"make a pair of sockets",
        [] {
@@ -94,7 +94,7 @@ TEST(UnpackRoom, WhatWorksOutsideDoesNotWorkInside) {
     const int inside = tried(Room::kEntered, fresh, same.act);
     EXPECT_TRUE(inside == EPERM || inside == EACCES || inside == ENOENT)
         << "inside: " << attempt.name << ": " << inside;
-    EXPECT_FALSE(fresh.exists("new"));
+    EXPECT_EQ(fresh.read("outside"), "secret") << attempt.name;
   }
 }
 
@@ -109,6 +109,16 @@ TEST(UnpackRoom, FilesBelowTheTreeCanBeMade) {
                   }),
             0);
   EXPECT_EQ(scratch.read("tree/file"), "x");
+}
+
+TEST(UnpackRoom, WayUpEndsAtTheTree) {
+  const auto act = [] { return ::openat(AT_FDCWD, "../../new", O_WRONLY | O_CREAT, 0644) >= 0; };
+  const Scratch scratch;
+  scratch.directory("tree");
+  tried(Room::kEntered, scratch, act);
+  EXPECT_FALSE(std::filesystem::exists(scratch / "../new"));
+  EXPECT_FALSE(scratch.exists("new"));
+  EXPECT_TRUE(scratch.exists("tree/new"));
 }
 
 TEST(UnpackRoom, FileCannotGrowBeyondItsLimit) {
