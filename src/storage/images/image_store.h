@@ -34,6 +34,7 @@ class ImageStore {
 
   // A new empty directory in new/. Needs the lock, as everything below does.
   Result<std::string> make_draft();
+  [[nodiscard]] int directory() const { return images_.get(); }
   [[nodiscard]] int drafts() const { return new_.get(); }
   // Syncs the draft and gives it its name. A layer that is already there stays.
   Status publish_layer(const std::string& draft, const std::string& digest);

@@ -139,6 +139,9 @@ TEST_F(ImageStoreTest, ImageOfALongLivedSandboxStays) {
   row.enforcement = "[]";
   ASSERT_TRUE(state.add(row).ok());
   EXPECT_THAT(remove_images(*home_, {"busy"}).error().message, HasSubstr("used by a sandbox"));
+  scratch_.write("tree/etc/marker", "two");
+  import("busy");
+  EXPECT_EQ(scratch_.read("home/images/roots/" + record.root + "/etc/marker"), "one");
   ASSERT_TRUE(state.set_ended("one", "over").ok());
   EXPECT_TRUE(remove_images(*home_, {"busy"}).ok());
 }
@@ -172,6 +175,15 @@ TEST_F(ImageStoreTest, LayerWithAnotherDigestIsRefused) {
   ASSERT_FALSE(imported.ok());
   EXPECT_THAT(imported.error().message, HasSubstr("does not have the digest"));
   EXPECT_THAT(folder("layers"), IsEmpty());
+}
+
+TEST_F(ImageStoreTest, DirectoryWithTheStoreInItIsTakenWithoutIt) {
+  auto imported = import_image(*home_, {scratch_.path(), "all", nullptr});
+  ASSERT_TRUE(imported.ok()) << imported.error().to_string();
+  const std::string root = "home/images/roots/" + imported.value()[0].record.root;
+  EXPECT_EQ(scratch_.read(root + "/tree/etc/marker"), "one");
+  EXPECT_TRUE(scratch_.exists(root + "/home/installation"));
+  EXPECT_FALSE(scratch_.exists(root + "/home/images"));
 }
 
 TEST_F(ImageStoreTest, DirectoryIsTakenWithoutItsDevicesAndRights) {

@@ -104,7 +104,7 @@ class Import {
     TreeWriter writer(tree.get(), limits_);
     Sha256 hash;
     LeftOut left_out;
-    CARREL_TRY(copy_tree(source.get(), writer, left_out, {&hash}));
+    CARREL_TRY(copy_tree(source.get(), writer, left_out, {&hash, store_.directory()}));
     return take_only_layer(draft, hash.finish(), writer.entries(), left_out);
   }
 

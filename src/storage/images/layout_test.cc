@@ -149,6 +149,24 @@ TEST_F(LayoutTest, LinksAreNotFollowed) {
   EXPECT_FALSE(read().ok());
 }
 
+// It is an OCI layout as well, and its own list counts.
+TEST_F(LayoutTest, DockerArchiveOfTodayIsRead) {
+  index(json::array({descriptor(manifest())}));
+  const std::string blobs = "blobs/sha256/";
+  const json entry = {{"Config", blobs + blob(config())},
+                      {"RepoTags", json::array({"tool:2"})},
+                      {"Layers", json::array({blobs + blob("layer")})}};
+  scratch_.write("l/manifest.json", json::array({entry}).dump());
+  auto found = read();
+  ASSERT_TRUE(found.ok()) << found.error().to_string();
+  ASSERT_EQ(found.value().size(), 1U);
+  EXPECT_THAT(found.value()[0].names, ElementsAre("tool:2"));
+  EXPECT_EQ(found.value()[0].layers[0].path, blobs + sha256("layer"));
+  EXPECT_EQ(found.value()[0].layers[0].digest, sha256("layer"));
+  scratch_.write("l/" + blobs + sha256(config()), "{}");
+  refused("does not have the digest");
+}
+
 TEST_F(LayoutTest, DockerArchiveIsRead) {
   const std::string text = config();
   scratch_.write("l/" + sha256(text) + ".json", text);

@@ -97,7 +97,11 @@ Status copy_and_hash(int from, int to, std::uint64_t size, Sha256& hash, const s
 class Copier {
  public:
   Copier(TreeWriter& to, LeftOut& left_out, const CopyOptions& options)
-      : to_(to), left_out_(left_out), hash_(options.hash) {}
+      : to_(to), left_out_(left_out), hash_(options.hash) {
+    if (options.without >= 0) {
+      ::fstat(options.without, &without_);
+    }
+  }
 
   Status directory(int from, const std::string& path, dev_t device) {
     CARREL_ASSIGN(const std::vector<std::string> names, list_directory(from));
@@ -119,7 +123,8 @@ class Copier {
       if (!next.valid() || ::fstat(next.get(), &info) != 0) {
         return copy_error(path);
       }
-      if (info.st_dev != device) {
+      if (info.st_dev != device ||
+          (info.st_ino == without_.st_ino && info.st_dev == without_.st_dev)) {
         ++left_out_.mounts;
         return {};
       }
@@ -197,6 +202,7 @@ class Copier {
   TreeWriter& to_;
   LeftOut& left_out_;
   Sha256* hash_;
+  struct stat without_{};
   std::map<std::pair<dev_t, ino_t>, std::string> linked_;
 };
 

@@ -14,12 +14,13 @@ struct LeftOut {
   std::uint64_t devices = 0;     // character and block devices, pipes, sockets
   std::uint64_t set_ids = 0;     // set-id and sticky bits
   std::uint64_t attributes = 0;  // extended attributes
-  std::uint64_t mounts = 0;      // directories where another file system is mounted
+  std::uint64_t mounts = 0;      // directories where another file system is mounted, and our own
 };
 
-// What copy_tree() does with the contents on the way.
+// What copy_tree() does on the way.
 struct CopyOptions {
   Sha256* hash = nullptr;  // fed with names, kinds, modes and contents, in order
+  int without = -1;        // a directory that is not copied, such as the one that is copied into
 };
 
 // Copies everything below the directory `from` into the tree of `to`: files with their modes (see
