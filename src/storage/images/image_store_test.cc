@@ -146,6 +146,24 @@ TEST_F(ImageStoreTest, ImageOfALongLivedSandboxStays) {
   EXPECT_TRUE(remove_images(*home_, {"busy"}).ok());
 }
 
+TEST_F(ImageStoreTest, OneOfTwoNamesOfAUsedImageCanGo) {
+  const std::string config =
+      "{\"rootfs\":{\"diff_ids\":[\"sha256:" + sha256(Tar().file("a", "x").bytes()) + "\"]}}";
+  scratch_.write("saved/config.json", config);
+  scratch_.write("saved/layer.tar", Tar().file("a", "x").bytes());
+  scratch_.write("saved/manifest.json",
+                 "[{\"Config\":\"config.json\",\"RepoTags\":[\"t:1\",\"t:2\"],"
+                 "\"Layers\":[\"layer.tar\"]}]");
+  auto imported = import_image(*home_, {scratch_ / "saved", "", nullptr});
+  ASSERT_TRUE(imported.ok()) << imported.error().to_string();
+  EXPECT_THAT(names(), ElementsAre("t:1", "t:2"));
+  EXPECT_THAT(folder("roots"), ElementsAre(imported.value()[0].record.root));
+  auto used = use_image(*home_, "t:1");
+  EXPECT_FALSE(remove_images(*home_, {"t:1", "t:2"}).ok());
+  EXPECT_TRUE(remove_images(*home_, {"t:1"}).ok());
+  EXPECT_FALSE(remove_images(*home_, {"t:2"}).ok());
+}
+
 TEST_F(ImageStoreTest, AllAreRemovedOrNone) {
   import("one");
   import("two");

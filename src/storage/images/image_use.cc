@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/files.h"
@@ -27,6 +28,17 @@ Status check_passage(const std::string& path) {
     }
   }
   return {};
+}
+
+// Whether the image's files stay because they have a name that is not among those to be removed.
+bool has_another_name(const std::vector<ImageRecord>& all, const ImageRecord& image,
+                      const std::vector<std::string>& removed) {
+  return std::any_of(all.begin(), all.end(), [&](const ImageRecord& other) {
+    const bool goes = std::any_of(removed.begin(), removed.end(), [&](const std::string& name) {
+      return other.name == name || other.name == name + ":latest";
+    });
+    return other.root == image.root && other.name != image.name && !goes;
+  });
 }
 
 }  // namespace
@@ -60,13 +72,15 @@ Result<UsedImage> use_image(const Home& home, const std::string& name) {
 Result<RemovedImages> remove_images(const Home& home, const std::vector<std::string>& names) {
   CARREL_ASSIGN(ImageStore store, ImageStore::open(home));
   CARREL_TRY(store.lock());
+  CARREL_ASSIGN(const std::vector<ImageRecord> all, store.list());
   RemovedImages removed;
   for (const std::string& name : names) {
     auto record = store.find(name);
     if (!record.ok() && record.error().code != Code::kConflict) {  // a damaged one can go
       return record.error();
     }
-    if (record.ok() && store.in_use(record.value().root)) {
+    if (record.ok() && store.in_use(record.value().root) &&
+        !has_another_name(all, record.value(), names)) {
       return Error{Code::kConflict, 0, "image '" + name + "' is used by a sandbox",
                    "remove the sandbox first: carrel ls, carrel rm"};
     }

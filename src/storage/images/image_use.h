@@ -25,8 +25,8 @@ struct RemovedImages {
   ImageStore::Swept swept;
 };
 
-// Removes the images of these names, all of them or, when one is missing or used by a sandbox,
-// none; then what no other image needs.
+// Removes the images of these names, all of them or, when one is missing or used by a sandbox
+// under no other name, none; then what no other image needs.
 Result<RemovedImages> remove_images(const Home& home, const std::vector<std::string>& names);
 
 // What a crash left, and what no image needs any more.
