@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <string_view>
@@ -161,6 +162,17 @@ Status remove_below(int dir, const std::string& name, dev_t device, int depth) {
 }
 
 }  // namespace
+
+Result<std::vector<std::string>> list_directory(int fd) {
+  CARREL_ASSIGN(DirectoryEntries entries, DirectoryEntries::open_at(fd, "."));
+  std::vector<std::string> names;
+  while (const dirent* entry = entries.next()) {
+    names.emplace_back(entry->d_name);
+  }
+  CARREL_TRY(entries.failure());
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 Status remove_tree_at(int dir, const std::string& name) {
   struct stat info{};

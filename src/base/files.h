@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -69,6 +70,9 @@ Status each_visible_entry_at(int dir, const std::string& path, Visit visit) {
   }
   return entries.failure();
 }
+
+// The names in a directory, in order, without '.' and '..'. `fd` keeps its own position.
+Result<std::vector<std::string>> list_directory(int fd);
 
 // Removes the tree below `name` in `dir`, and `name` itself, by descriptor: links are removed and
 // never followed, and nothing on another file system is touched. A missing name is fine.

@@ -239,6 +239,11 @@ class Parser {
       return usage_error(command(), "rm needs either the ID of a sandbox or --all");
     }
     if (command().trailing == Trailing::kCommand) {
+      // An image may say itself what runs in it.
+      if (arguments_.command_line.empty() && command().id == CommandId::kRun &&
+          arguments_.has_setting("image")) {
+        return {};
+      }
       if (arguments_.command_line.empty()) {
         return usage_error(command(), concat({command().name, " needs a command to run"}));
       }
@@ -257,6 +262,12 @@ class Parser {
         if (word != "bash" && word != "zsh" && word != "fish") {
           return usage_error(command(),
                              concat({"unknown shell ", quote(word), "; it is bash, zsh or fish"}));
+        }
+        return {};
+      case OperandKind::kImageAction:
+        if (word != "import" && word != "ls" && word != "rm" && word != "prune") {
+          return usage_error(command(), concat({"unknown action ", quote(word),
+                                                "; it is import, ls, rm or prune"}));
         }
         return {};
       case OperandKind::kCommandName: {

@@ -33,16 +33,18 @@ std::string listed_names() {
   return names;
 }
 
-// The words that complete the last operand, if they are known beforehand.
+// The words that complete the first operand, if they are known beforehand.
 std::string operand_words(const Command& command) {
   if (command.operands.empty()) {
     return {};
   }
-  switch (command.operands.back().kind) {
+  switch (command.operands.front().kind) {
     case OperandKind::kShellName:
       return "bash zsh fish";
     case OperandKind::kCommandName:
       return listed_names();
+    case OperandKind::kImageAction:
+      return "import ls rm prune";
     case OperandKind::kSandbox:
     case OperandKind::kFile:
     case OperandKind::kShellText:

@@ -25,6 +25,7 @@ int info_command(const Context& context);
 int stats_command(const Context& context);
 int logs_command(const Context& context);
 int remove_command(const Context& context);
+int image_command(const Context& context);
 int doctor_command(const Context& context);
 int mount_command(const Context& context);
 int keeper_command(const Context& context);

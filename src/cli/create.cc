@@ -5,6 +5,7 @@
 #include "backends/native/remains.h"
 #include "backends/native/workdir.h"
 #include "cli/context.h"
+#include "cli/image_spec.h"
 #include "cli/notice.h"
 #include "cli/output.h"
 #include "cli/sandbox_spec.h"
@@ -26,6 +27,10 @@ int create_command(const Context& context) {
   native::sweep_boxes(home.value());
   native::CreateRequest request;
   request.spec = std::move(spec.value());
+  auto image = resolve_image(home.value(), context.arguments, request.spec);
+  if (!image.ok()) {
+    return fail(context, image.error());
+  }
   request.name = std::string(context.arguments.value(OptionId::kName).value_or(""));
   if (auto lease = context.arguments.value(OptionId::kLease); lease.has_value()) {
     auto duration = policy::parse_duration({"--lease", *lease});

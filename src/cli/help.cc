@@ -132,7 +132,7 @@ std::string command_help(const Command& command) {
     out += "\nExamples:\n";
     append_examples(out, command.examples);
   }
-  if (command.usage_status == kCarrelFailed) {
+  if (command.usage_status == kCarrelFailed && command.operation.has_value()) {
     out +=
         "\nExit status: that of the command; 124 after a timeout, 125 if carrel itself\n"
         "failed, 126 if the command cannot be run, 127 if it does not exist.\n";

@@ -84,6 +84,8 @@ int dispatch(const Context& context) {
       return logs_command(context);
     case CommandId::kRemove:
       return remove_command(context);
+    case CommandId::kImage:
+      return image_command(context);
     case CommandId::kDoctor:
       return doctor_command(context);
     case CommandId::kMount:

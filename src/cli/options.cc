@@ -22,6 +22,8 @@ constexpr std::array kCheckPath = {Operand{"check", OperandKind::kVerb},
                                    Operand{"PATH", OperandKind::kFile}};
 constexpr std::array kShellName = {Operand{"SHELL", OperandKind::kShellName}};
 constexpr std::array kCommandName = {Operand{"COMMAND", OperandKind::kCommandName}};
+constexpr std::array kImageWords = {Operand{"ACTION", OperandKind::kImageAction},
+                                    Operand{"WORD", OperandKind::kAnything}};
 constexpr std::array kWords = {Operand{"WORD", OperandKind::kAnything}};
 constexpr std::span<const Operand> kNone{};
 
@@ -97,6 +99,17 @@ constexpr std::array kCommands = {
             kSandbox, 0, kMany, Trailing::kNothing, kUsageFailed, std::nullopt,
             "Everything that runs in them is ended, and their files are removed.",
             "carrel rm $id\tone\ncarrel rm --all\tall of them\n", Visibility::kListed},
+    Command{CommandId::kImage, "image", "import, list and remove images", CommandGroup::kOther,
+            kImageWords, 1, kMany, Trailing::kNothing, kCarrelFailed, std::nullopt,
+            "ACTION is import SOURCE, ls, rm NAME... or prune. SOURCE is a directory or a tar (plain, "
+            "gzip or zstd) with the files of a system, an OCI layout, or what `docker save` writes; "
+            "- is the standard input. What SOURCE is, its contents tell. `--image NAME` then runs "
+            "in it. prune removes what no image needs any more.",
+            "docker save python:3.12-slim | carrel image import -\tfrom Docker\n"
+            "carrel image import rootfs.tar.gz --name debian\ta tar with a root file system\n"
+            "carrel run --image debian -- cat /etc/os-release\trun in it\n"
+            "carrel image ls\twhat there is\ncarrel image rm debian\tremove it\n",
+            Visibility::kListed},
     Command{CommandId::kDoctor, "doctor", "say what this host can enforce, and what is missing",
             CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt, "",
             "carrel doctor\tcheck this host\n", Visibility::kListed},
@@ -169,6 +182,8 @@ constexpr std::array kOptions = {
            of(CommandId::kCode), check_language},
     Option{OptionId::kName, 0, "name", "NAME", "a name to use in place of the id", "",
            of(CommandId::kCreate), policy::check_name},
+    Option{OptionId::kImageName, 0, "name", "NAME", "the name of the image", "",
+           of(CommandId::kImage), policy::check_image_name},
     Option{OptionId::kLease, 0, "lease", "TIME", "end by itself after this long", "",
            of(CommandId::kCreate), check_lease},
     Option{OptionId::kSession, 0, "session", "NAME", "use the shell of this name, made at need", "",

@@ -28,6 +28,7 @@ enum class CommandId : unsigned {
   kStats,
   kLogs,
   kRemove,
+  kImage,
   kDoctor,
   kMount,
   kCompletion,
@@ -38,7 +39,16 @@ enum class CommandId : unsigned {
 
 // What a word after the options is, and so how it is checked and completed. A verb is its
 // placeholder, word for word.
-enum class OperandKind { kSandbox, kFile, kShellText, kShellName, kCommandName, kVerb, kAnything };
+enum class OperandKind {
+  kSandbox,
+  kFile,
+  kShellText,
+  kShellName,
+  kCommandName,
+  kImageAction,
+  kVerb,
+  kAnything
+};
 
 struct Operand {
   std::string_view placeholder;
@@ -95,6 +105,7 @@ enum class OptionId {
   kEnforcement,
   kWritable,
   kMan,
+  kImageName,
 };
 
 // An option that is about the command itself and not about the sandbox.

@@ -5,6 +5,7 @@
 #include "backends/native/one_shot.h"
 #include "cli/context.h"
 #include "cli/foreground.h"
+#include "cli/image_spec.h"
 #include "cli/notice.h"
 #include "cli/one_shot.h"
 #include "cli/output.h"
@@ -21,6 +22,19 @@ int run_in_new_sandbox(const Context& context, const policy::Spec& spec,
   }
   native::OneShot job;
   job.spec = spec;
+  auto image = resolve_image(home.value(), context.arguments, job.spec);
+  if (!image.ok()) {
+    return fail(context, image.error());
+  }
+  if (command.arguments.empty() && image.value().has_value()) {
+    const storage::ImageConfig& config = image.value()->record.config;
+    command.arguments = config.entrypoint;
+    command.arguments.insert(command.arguments.end(), config.command.begin(), config.command.end());
+  }
+  if (command.arguments.empty() || command.arguments.front().empty()) {
+    return fail(context, Error{Code::kInvalid, 0, "run needs a command to run",
+                               "the image names none"});
+  }
   command.timeout = spec.limits.timeout;
   const bool terminal = command.terminal;
   if (terminal) {

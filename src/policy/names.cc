@@ -10,6 +10,7 @@ constexpr std::size_t kLongestHostname = 63;
 constexpr std::size_t kLongestLabel = 63;
 constexpr std::size_t kLongestUserName = 32;
 constexpr std::size_t kLongestPath = 4095;
+constexpr std::size_t kLongestImageName = 200;
 
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 bool is_letter(char c) { return is_lower(c) || (c >= 'A' && c <= 'Z'); }
@@ -65,6 +66,27 @@ Status check_name(const Given& given) {
   if (!good) {
     return bad_value(given, "not a name",
                      "letters, digits, '_', '.' and '-', at most 64, a letter or digit first");
+  }
+  return {};
+}
+
+Status check_image_name(const Given& given) {
+  bool good = !given.text.empty() && given.text.size() <= kLongestImageName;
+  bool begins = true;  // a part
+  for (std::size_t i = 0; good && i < given.text.size(); ++i) {
+    const char c = given.text[i];
+    if (c == '/' || c == ':') {
+      good = !begins;
+      begins = true;
+    } else {
+      good = is_alphanumeric(c) || (!begins && (c == '_' || c == '.' || c == '-'));
+      begins = false;
+    }
+  }
+  if (!good || begins) {
+    return bad_value(given, "not the name of an image",
+                     "like python:3.12-slim; letters, digits, '_', '.', '-' in parts joined by '/' "
+                     "or ':'");
   }
   return {};
 }

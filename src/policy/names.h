@@ -16,6 +16,10 @@ namespace carrel::policy {
 // and '-'; at most 64 bytes. Never a path, so it can be used as a file name.
 Status check_name(const Given& given);
 
+// Names of images, as `name:tag` and `host/folder/name:tag`: letters, digits, '_', '.' and '-' in
+// parts that begin with a letter or digit and are joined by '/' or ':'; at most 200 bytes.
+Status check_image_name(const Given& given);
+
 // An absolute path without "..", as short as it goes: "/a//b/./c/" becomes "/a/b/c".
 Result<std::string> normalize_path(const Given& given);
 

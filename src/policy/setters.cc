@@ -145,10 +145,9 @@ Status set_image(Spec& spec, const Given& given) {
     spec.image = concat({kDirectory, path});
     return {};
   }
-  if (given.text.empty() || shape_of(given.text) != TextShape::kPlain) {
-    return bad_value(given, "not the name of an image", "host, or dir:/absolute/path");
-  }
-  return not_built(given, "an image is 'host' or 'dir:/absolute/path' in this version");
+  CARREL_TRY(check_image_name(given));
+  spec.image = given.text;
+  return {};
 }
 
 Status set_user(Spec& spec, const Given& given) {

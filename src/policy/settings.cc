@@ -39,7 +39,9 @@ std::string get_timeout(const Spec& spec) { return format_duration(spec.limits.t
 std::string get_disk(const Spec& spec) { return format_size(spec.limits.disk_bytes); }
 std::string get_tmp(const Spec& spec) { return format_size(spec.limits.tmp_bytes); }
 std::string get_workdir(const Spec& spec) { return spec.workdir; }
-std::string get_image(const Spec& spec) { return spec.image; }
+std::string get_image(const Spec& spec) {
+  return spec.image_name.empty() ? spec.image : spec.image_name;
+}
 std::string get_user(const Spec& spec) { return spec.user; }
 std::string get_hostname(const Spec& spec) { return spec.hostname; }
 std::string get_cgroup_parent(const Spec& spec) { return spec.cgroup_parent; }
@@ -80,7 +82,7 @@ constexpr std::array kSettings = {
             "where commands start (/workspace)", "",
             kInside, kEverywhere, kBuildsAndExec, setters::set_workdir, get_workdir},
     Setting{"image", kImageNames, ValueKind::kText, "IMAGE",
-            "the root: host, or dir:/absolute/path (host)", "host dir:",
+            "the root: host, the name of an image, or dir:/absolute/path (host)", "host dir:",
             kInside, kEverywhere, kBuilds, setters::set_image, get_image},
     Setting{"writable-root", Names(), ValueKind::kFlag, "",
             "let the root be changed; the changes go with the sandbox", "",

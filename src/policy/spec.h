@@ -57,7 +57,10 @@ struct Spec {
   Limits limits;
   Network network = Network::kNone;
   RootMode root_mode = RootMode::kReadOnly;
-  std::string image = "host";  // "host" or "dir:/absolute/path"
+  // "host", "dir:/absolute/path", or the name of an imported image: a backend gets its directory
+  // here instead, and `image_name` says whose it is, as "name@sha256:digest".
+  std::string image = "host";
+  std::string image_name;
   std::string workdir = "/workspace";
   std::string user = "agent";
   std::string hostname = "sandbox";

@@ -100,6 +100,7 @@ Spec read(const Json& object) {
   spec.root_mode =
       object.at("writable_root").get<bool>() ? RootMode::kThrowawayOverlay : RootMode::kReadOnly;
   spec.image = object.at("image").get<std::string>();
+  spec.image_name = object.value("image_name", "");
   spec.workdir = object.at("workdir").get<std::string>();
   spec.user = object.at("user").get<std::string>();
   spec.hostname = object.at("hostname").get<std::string>();
@@ -133,6 +134,9 @@ std::string spec_to_json(const Spec& spec, Values values) {
   object["timeout_ms"] = spec.limits.timeout.count();
   object["writable_root"] = spec.root_mode == RootMode::kThrowawayOverlay;
   object["image"] = spec.image;
+  if (!spec.image_name.empty()) {
+    object["image_name"] = spec.image_name;
+  }
   object["workdir"] = spec.workdir;
   object["user"] = spec.user;
   object["hostname"] = spec.hostname;

@@ -23,4 +23,8 @@ kernel::SyscallRules guest_syscalls();
 // For the guest of a sandbox whose commands run under debug_syscalls().
 kernel::SyscallRules debug_guest_syscalls();
 
+// For the process that takes an archive apart: its input, files below one directory, and nothing
+// else. No exec, no socket, no process, no device, no set-id bit.
+kernel::SyscallRules unpacker_syscalls();
+
 }  // namespace carrel::policy

@@ -44,7 +44,7 @@ Status check_image(const std::string& image) {
     return {};
   }
   if (!image.starts_with(kDirectory)) {
-    return bad_value({"image", image}, "neither 'host' nor 'dir:/absolute/path'");
+    return check_image_name({"image", image});
   }
   CARREL_TRY(normalize_path({"image", std::string_view(image).substr(kDirectory.size())}));
   return {};

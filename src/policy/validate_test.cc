@@ -34,7 +34,7 @@ TEST(ValidateTest, EachImpossibleFieldIsNamed) {
       {[](Spec& s) { s.limits.timeout = std::chrono::milliseconds(0); }, "longer than zero"},
       {[](Spec& s) { s.limits.timeout = kLongestTimeout + std::chrono::milliseconds(1); },
        "30 days"},
-      {[](Spec& s) { s.image = "ubuntu"; }, "image 'ubuntu'"},
+      {[](Spec& s) { s.image = "ubuntu/"; }, "image 'ubuntu/'"},
       {[](Spec& s) { s.image = "dir:relative"; }, "absolute path"},
       {[](Spec& s) { s.workdir = "/a/../b"; }, "workdir"},
       {[](Spec& s) { s.user = "a:b"; }, "user"},

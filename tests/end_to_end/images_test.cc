@@ -1,0 +1,362 @@
+// Images: imported from everything that tools write, run, listed, removed.
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "support/box.h"
+#include "support/fixture.h"
+
+namespace carrel::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using std::chrono::seconds;
+
+// Makes, in the directory argv[1], what the tests import: root/ with the files of a small system,
+// root.tar, root.tar.gz, oci/ and oci.tar (two layers, gzip), docker.tar (two layers, in the form
+// of `docker save`), and hostile archives, each named after what it tries.
+constexpr const char* kMaker = R"(
+import gzip, hashlib, io, json, os, platform, shutil, sys, tarfile
+work, busybox = sys.argv[1:3]
+os.chdir(work)
+os.umask(0o22)
+arch = {'x86_64': 'amd64', 'aarch64': 'arm64'}[platform.machine()]
+for d in ('bin', 'etc', 'app', 'usr/share'):
+    os.makedirs('root/' + d)
+shutil.copy(busybox, 'root/bin/busybox')
+for name in ('sh', 'cat', 'echo', 'env', 'ls', 'pwd', 'id', 'sleep', 'stat', 'touch'):
+    os.symlink('busybox', 'root/bin/' + name)
+open('root/etc/marker', 'w').write('low\n')
+open('root/etc/deleted', 'w').write('low\n')
+
+def tar(*members):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode='w', format=tarfile.PAX_FORMAT) as t:
+        for m in members:
+            if isinstance(m, str):
+                t.add(m, '.')
+            else:
+                info, data = m
+                info.size = len(data)
+                t.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+def member(name, data=b'', **fields):
+    info = tarfile.TarInfo(name)
+    info.mode = 0o644
+    for key, value in fields.items():
+        setattr(info, key, value)
+    return info, data
+
+def write(path, data):
+    os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
+    open(path, 'wb').write(data)
+
+low = tar('root')
+high = tar(member('etc/marker', b'high\n'), member('etc/.wh.deleted'),
+           member('app/main', b'#!/bin/sh\necho main "$@" in $(pwd)\n', mode=0o755))
+write('root.tar', low)
+write('root.tar.gz', gzip.compress(low))
+
+def sha(data):
+    return hashlib.sha256(data).hexdigest()
+
+def config(layers):
+    return json.dumps({'architecture': arch, 'os': 'linux', 'config': {
+        'Env': ['PATH=/app:/bin', 'GREETING=hello', 'HOME=/root'], 'WorkingDir': '/app',
+        'User': 'root', 'Entrypoint': ['/app/main'], 'Cmd': ['by-default']},
+        'rootfs': {'type': 'layers', 'diff_ids': ['sha256:' + sha(l) for l in layers]}}).encode()
+
+def blob(data):
+    write('oci/blobs/sha256/' + sha(data), data)
+    return {'digest': 'sha256:' + sha(data), 'size': len(data)}
+
+manifest = {'schemaVersion': 2, 'config': blob(config([low, high])),
+            'layers': [blob(gzip.compress(low)), blob(gzip.compress(high))]}
+index = blob(json.dumps(manifest).encode())
+index['annotations'] = {'org.opencontainers.image.ref.name': 'layered:1'}
+write('oci/oci-layout', b'{"imageLayoutVersion": "1.0.0"}')
+write('oci/index.json', json.dumps({'schemaVersion': 2, 'manifests': [index]}).encode())
+write('oci.tar', tar('oci'))
+
+c = config([low, high])
+write('docker.tar', tar(
+    member(sha(c) + '.json', c), member('one/layer.tar', low), member('two/layer.tar', high),
+    member('manifest.json', json.dumps([{'Config': sha(c) + '.json', 'RepoTags': ['saved:2'],
+        'Layers': ['one/layer.tar', 'two/layer.tar']}]).encode())))
+write('docker-changed.tar', tar(
+    member(sha(c) + '.json', c), member('one/layer.tar', low), member('two/layer.tar', high + b'\0' * 512),
+    member('manifest.json', json.dumps([{'Config': sha(c) + '.json', 'RepoTags': ['changed:2'],
+        'Layers': ['one/layer.tar', 'two/layer.tar']}]).encode())))
+
+link = dict(type=tarfile.SYMTYPE)
+hard = dict(type=tarfile.LNKTYPE)
+write('hostile/dotdot.tar', tar(member('../escaped', b'x')))
+write('hostile/inner.tar', tar(member('a/../../escaped', b'x')))
+write('hostile/link.tar', tar(member('d', linkname='..', **link), member('d/escaped', b'x')))
+write('hostile/absolute-link.tar', tar(member('d', linkname=work, **link), member('d/escaped', b'x')))
+write('hostile/hard.tar', tar(member('x', linkname='../../canary', **hard)))
+write('hostile/hard-absolute.tar', tar(member('x', linkname=work + '/canary', **hard)))
+write('hostile/opaque.tar', tar(member('../.wh..wh..opq')))
+write('hostile/whiteout.tar', tar(member('.wh...')))
+bomb = member('bomb', b'')
+bomb[0].size = 1 << 50
+out = io.BytesIO()
+out.write(bomb[0].tobuf(tarfile.GNU_FORMAT) + b'\0' * 4096)
+write('hostile/huge.tar', out.getvalue())
+info = tarfile.TarInfo('sparse')
+info.pax_headers = {'GNU.sparse.major': '1', 'GNU.sparse.minor': '0', 'GNU.sparse.name': 'sparse',
+                    'GNU.sparse.realsize': str(1 << 50)}
+info.size = 512
+write('hostile/sparse.tar', info.tobuf(tarfile.PAX_FORMAT) + b'0\n'.ljust(512, b'\0') + b'\0' * 1024)
+write('hostile/deep.tar', tar(member('d/' * 1500 + 'x', b'x')))
+write('hostile/cut.tar', low[:len(low) // 2])
+write('hostile/cut.tar.gz', gzip.compress(low)[:5000])
+write('hostile/not.tar', b'hello' * 1000)
+write('hostile/empty.tar', b'')
+evil = dict(manifest, layers=[{'digest': 'sha256:../../../canary', 'size': 1}])
+write('hostile/oci.tar', tar(member('oci-layout', b'{}'), member('index.json', json.dumps(
+    {'manifests': [{'digest': 'sha256:../../../../canary'}]}).encode())))
+rights = [member('su', b'x', mode=0o6755), member('null', type=tarfile.CHRTYPE, devmajor=1, devminor=3),
+          member('disk', type=tarfile.BLKTYPE, devmajor=8), member('pipe', type=tarfile.FIFOTYPE)]
+capable = tarfile.TarInfo('ping')
+capable.pax_headers = {'SCHILY.xattr.security.capability': 'x'}
+rights.append((capable, b''))
+write('rights.tar', tar('root', *rights))
+write('canary', b'canary')
+)";
+
+class Images : public CarrelTest {
+ protected:
+  void SetUp() override {
+    CarrelTest::SetUp();
+    if (IsSkipped()) {
+      return;
+    }
+    const std::string maker = file("make.py", kMaker);
+    Launch launch;
+    launch.program = "/usr/bin/python3";
+    launch.arguments = {maker, work(), "/bin/busybox"};
+    launch.environment = {"PATH=/usr/bin:/bin"};
+    launch.directory = work();
+    Process process(launch);
+    Run made = process.wait(seconds(60));
+    ASSERT_EQ(made.status, 0) << made.err << "(busybox-static has to be installed)";
+    const std::string plain = read_text(work() + "/root.tar").value_or("");
+    std::string small(ZSTD_compressBound(plain.size()), '\0');
+    small.resize(ZSTD_compress(small.data(), small.size(), plain.data(), plain.size(), 3));
+    write_text(work() + "/root.tar.zst", small);
+    for (const auto& entry : fs::recursive_directory_iterator(work())) {
+      place().give(entry.path(), GetParam());
+    }
+  }
+
+  [[nodiscard]] std::string work() const { return place().work(GetParam()); }
+  [[nodiscard]] std::string images() const { return place().home(GetParam()) + "/images"; }
+  [[nodiscard]] std::size_t count(const std::string& folder) const {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(images() + "/" + folder), fs::directory_iterator()));
+  }
+  json list() const {
+    Run run = carrel({"image", "ls", "--json"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    return json::parse(run.out, nullptr, false).value("images", json());
+  }
+};
+CARREL_AS_BOTH(Images);
+
+TEST_P(Images, EverySourceRuns) {
+  for (const char* source : {"root", "root.tar", "root.tar.gz", "root.tar.zst"}) {
+    Run imported = carrel({"image", "import", source});
+    ASSERT_EQ(imported.status, 0) << source << ": " << imported.err;
+    EXPECT_EQ(imported.out, "root\n");
+    EXPECT_EQ(imported.err, "");
+    Run run = carrel(
+        {"run", "--image", "root", "--", "sh", "-c", "cat /etc/marker /etc/deleted; pwd; id -un"});
+    EXPECT_EQ(run.status, 0) << source << ": " << run.err;
+    EXPECT_EQ(run.out, "low\nlow\n/workspace\nagent\n") << source;
+  }
+  for (const auto& [source, name] :
+       {std::pair("oci", "layered:1"), std::pair("oci.tar", "layered:1"),
+        std::pair("docker.tar", "saved:2")}) {
+    Run imported = carrel({"image", "import", source});
+    ASSERT_EQ(imported.status, 0) << source << ": " << imported.err;
+    EXPECT_EQ(imported.out, std::string(name) + "\n");
+    Run run =
+        carrel({"run", "--image", name, "--", "sh", "-c", "cat /etc/marker; ls /etc/deleted"});
+    EXPECT_EQ(run.status, 1) << source;
+    EXPECT_EQ(run.out, "high\n") << source << run.err;
+  }
+  EXPECT_EQ(list().size(), 3U);
+}
+
+TEST_P(Images, StandardInputIsASource) {
+  Run imported = carrel({"image", "import", "-", "--name", "host.example/team/tool:v1.2"},
+                        {.input = read_text(work() + "/docker.tar").value_or("")});
+  ASSERT_EQ(imported.status, 0) << imported.err;
+  Run run = carrel({"run", "--image", "host.example/team/tool:v1.2", "--", "cat", "/etc/marker"});
+  EXPECT_EQ(run.out, "high\n") << run.err;
+}
+
+TEST_P(Images, ConfigurationOfTheImageIsFollowed) {
+  ASSERT_EQ(carrel({"image", "import", "docker.tar"}).status, 0);
+  const std::string script = "echo $GREETING $HOME; pwd; id -u; command -v main";
+  Run run = carrel({"run", "--image", "saved:2", "--", "sh", "-c", script});
+  EXPECT_EQ(run.out, "hello /home/agent\n/app\n1000\n/app/main\n") << run.err;
+  Run said = carrel({"run", "--image", "saved:2", "--env", "GREETING=bye", "--workdir",
+                     "/workspace", "--", "sh", "-c", script});
+  EXPECT_EQ(said.out, "bye /home/agent\n/workspace\n1000\n/app/main\n") << said.err;
+  Run own = carrel({"run", "--image", "saved:2"});
+  EXPECT_EQ(own.out, "main by-default in /app\n") << own.err;
+  ASSERT_EQ(carrel({"image", "import", "root.tar"}).status, 0);
+  Run none = carrel({"run", "--image", "root"});
+  EXPECT_EQ(none.status, 125);
+  EXPECT_TRUE(says_one_line(none, "needs a command"));
+}
+
+// R25, R16
+TEST_P(Images, MissingImageIsSaidWithWhatToDo) {
+  for (const char* command : {"run", "create"}) {
+    std::vector<std::string> words = {command, "--image", "nonexistent:latest"};
+    if (std::string(command) == "run") {
+      words.insert(words.end(), {"--", "true"});
+    }
+    Run run = carrel(words);
+    EXPECT_EQ(run.status, 125);
+    EXPECT_TRUE(says_one_line(run, "carrel image import FILE --name nonexistent:latest"));
+    EXPECT_NE(run.err.find("Failed to create sandbox: "), std::string::npos);
+  }
+}
+
+TEST_P(Images, ImageOfARunningSandboxStays) {
+  ASSERT_EQ(carrel({"image", "import", "root.tar"}).status, 0);
+  {
+    Process process(launch(
+        {"run", "--image", "root", "--", "sh", "-c", "echo up; read line; cat /etc/marker"}));
+    ASSERT_TRUE(process.wait_for_output("up", seconds(10)));
+    Run removed = carrel({"image", "rm", "root"});
+    EXPECT_EQ(removed.status, 125);
+    EXPECT_TRUE(says_one_line(removed, "used by a sandbox"));
+    EXPECT_EQ(carrel({"image", "prune"}).status, 0);
+    process.write("\n");
+    EXPECT_EQ(process.wait(seconds(10)).out, "up\nlow\n");
+  }
+  Box box(GetParam(), {"--image", "root"});
+  EXPECT_EQ(box.info()["settings"]["image"].get<std::string>().substr(0, 12), "root@sha256:");
+  EXPECT_EQ(carrel({"image", "rm", "root"}).status, 125);
+  // Replaced under its name, the old files stay with the sandbox.
+  ASSERT_EQ(carrel({"image", "import", "docker.tar", "--name", "root"}).status, 0);
+  EXPECT_EQ(box.exec({"cat", "/etc/marker"}).out, "low\n");
+  EXPECT_EQ(carrel({"run", "--image", "root", "--", "cat", "/etc/marker"}).out, "high\n");
+  EXPECT_EQ(count("roots"), 2U);
+  EXPECT_EQ(box.remove().status, 0);
+  EXPECT_EQ(carrel({"image", "prune"}).status, 0);
+  EXPECT_EQ(count("roots"), 1U);
+  Run removed = carrel({"image", "rm", "root"});
+  EXPECT_EQ(removed.status, 0) << removed.err;
+  EXPECT_EQ(count("roots"), 0U);
+  EXPECT_EQ(count("layers"), 0U);
+}
+
+TEST_P(Images, HostileArchivesAreContained) {
+  carrel({"image", "ls"});
+  std::size_t tried = 0;
+  for (const auto& entry : fs::directory_iterator(work() + "/hostile")) {
+    Run run = carrel({"image", "import", entry.path(), "--name", "evil"});
+    EXPECT_EQ(run.status, 125) << entry.path() << ": " << run.out << run.err;
+    EXPECT_TRUE(says_one_line(run, "import ")) << entry.path();
+    for (const char* folder : {"new", "layers", "roots", "names"}) {
+      EXPECT_EQ(count(folder), 0U) << entry.path() << " left something in " << folder;
+    }
+    ++tried;
+  }
+  EXPECT_EQ(tried, 16U);
+  for (const auto& entry : fs::recursive_directory_iterator(fs::path(work()).parent_path())) {
+    EXPECT_NE(entry.path().filename(), "escaped") << entry.path();
+  }
+  EXPECT_EQ(fs::hard_link_count(work() + "/canary"), 1U);
+  EXPECT_EQ(read_text(work() + "/canary"), "canary");
+  Run changed = carrel({"image", "import", "docker-changed.tar"});
+  EXPECT_EQ(changed.status, 125);
+  EXPECT_TRUE(says_one_line(changed, "layer 2 of 2 does not have the digest"));
+}
+
+TEST_P(Images, WhatLendsRightsIsLeftOut) {
+  Run imported = carrel({"image", "import", "--json", "rights.tar"});
+  ASSERT_EQ(imported.status, 0) << imported.err;
+  const json left_out = json::parse(imported.out)["images"][0]["left_out"];
+  EXPECT_EQ(left_out["devices"], 3);
+  EXPECT_EQ(left_out["set_ids"], 1);
+  EXPECT_EQ(left_out["attributes"], 1);
+  for (const auto& entry : fs::recursive_directory_iterator(images())) {
+    struct stat info{};
+    ASSERT_EQ(::lstat(entry.path().c_str(), &info), 0);
+    EXPECT_TRUE(S_ISREG(info.st_mode) || S_ISDIR(info.st_mode) || S_ISLNK(info.st_mode)) << entry;
+    EXPECT_EQ(S_ISLNK(info.st_mode) ? 0U : info.st_mode & 07000, 0U) << entry;
+  }
+}
+
+// Killed at any moment, an import leaves the image as it was or as it should be.
+TEST_P(Images, KilledImportLeavesTheOldOrTheNew) {
+  ASSERT_EQ(carrel({"image", "import", "root.tar", "--name", "it"}).status, 0);
+  bool next_is_high = true;
+  for (int delay_ms : {0, 1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64}) {
+    Process process(
+        launch({"image", "import", next_is_high ? "docker.tar" : "root.tar", "--name", "it"}));
+    ::usleep(static_cast<useconds_t>(delay_ms) * 1000);
+    process.send(SIGKILL);
+    process.wait(seconds(10));
+    Run run = carrel({"run", "--image", "it", "--", "cat", "/etc/marker"});
+    EXPECT_TRUE(run.out == "low\n" || run.out == "high\n") << run.err;
+    next_is_high = run.out == "low\n";
+    EXPECT_EQ(list().size(), 1U);  // sweeps
+    EXPECT_EQ(count("new"), 0U);
+    EXPECT_EQ(count("roots"), 1U);
+    EXPECT_EQ(count("names"), 1U);
+  }
+}
+
+TEST_P(Images, FilesOfAnImageCannotBeChangedFromInside) {
+  ASSERT_EQ(carrel({"image", "import", "root.tar"}).status, 0);
+  Run run = carrel({"run", "--image", "root", "--", "sh", "-c",
+                    "echo x > /etc/marker; echo x > /bin/new; touch /etc/marker; echo end"});
+  EXPECT_EQ(run.out, "end\n");
+  EXPECT_EQ(carrel({"run", "--image", "root", "--", "cat", "/etc/marker"}).out, "low\n");
+  Run written =
+      carrel({"run", "--image", "root", "--writable-root", "--", "sh", "-c", "cat /etc/marker"});
+  EXPECT_EQ(written.out, "low\n") << written.err;
+}
+
+TEST_P(Images, WrongWordsAreOneLine) {
+  const struct {
+    std::vector<std::string> words;
+    const char* text;
+  } kTable[] = {
+      {{"image"}, "needs ACTION"},
+      {{"image", "improt"}, "unknown action 'improt'"},
+      {{"image", "import"}, "needs one SOURCE"},
+      {{"image", "import", "a", "b"}, "needs one SOURCE"},
+      {{"image", "import", "missing.tar"}, "missing.tar"},
+      {{"image", "import", "root.tar", "--name", "../../x:latest"}, "not the name of an image"},
+      {{"image", "import", "root.tar", "--name", "host"}, "not the name of an image"},
+      {{"image", "rm"}, "needs the NAME"},
+      {{"image", "rm", "missing"}, "image 'missing' is not here"},
+      {{"image", "ls", "x"}, "unexpected word 'x'"},
+      {{"image", "rm", "x", "--name", "y"}, "--name belongs to image import"},
+      {{"run", "--image", "../../x:latest", "--", "true"}, "not the name of an image"},
+  };
+  for (const auto& row : kTable) {
+    Run run = carrel(row.words);
+    EXPECT_EQ(run.status, 125) << row.text;
+    EXPECT_TRUE(says_one_line(run, row.text));
+  }
+}
+
+}  // namespace
+}  // namespace carrel::test
