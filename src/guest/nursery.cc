@@ -184,7 +184,7 @@ class NurseryServer {
       return -EBADMSG;
     }
     if (spawn.shared != nursery_.shared || spawn.alike != nursery_.alike ||
-        spawn.sources != nursery_.sources) {
+        spawn.terms != nursery_.terms) {
       return -ESTALE;
     }
     // One that waits was born outside of the group.

@@ -54,7 +54,7 @@ void write_nursery(Writer& writer, const Nursery& nursery) {
   writer.bytes(nursery.staging);
   writer.bytes(nursery.shared);
   writer.bytes(nursery.alike);
-  writer.bytes(nursery.sources);
+  writer.bytes(nursery.terms);
 }
 
 bool parse_nursery(std::string_view payload, Nursery& nursery) {
@@ -62,7 +62,7 @@ bool parse_nursery(std::string_view payload, Nursery& nursery) {
   nursery.staging = reader.text(kMaxPath);
   nursery.shared = reader.bytes(kMaxPlan);
   nursery.alike = reader.bytes(kMaxPlan);
-  nursery.sources = reader.bytes(kMaxSources);
+  nursery.terms = reader.bytes(kMaxTerms);
   return reader.finished() && nursery.staging.starts_with('/') && !nursery.shared.empty() &&
          !nursery.alike.empty();
 }
@@ -70,7 +70,7 @@ bool parse_nursery(std::string_view payload, Nursery& nursery) {
 void write_spawn(Writer& writer, const Spawn& spawn) {
   writer.bytes(spawn.shared);
   writer.bytes(spawn.alike);
-  writer.bytes(spawn.sources);
+  writer.bytes(spawn.terms);
   writer.bytes(spawn.own);
   writer.u32(spawn.uid);
   writer.u32(spawn.gid);
@@ -80,7 +80,7 @@ bool parse_spawn(std::string_view payload, Spawn& spawn) {
   Reader reader({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
   spawn.shared = reader.bytes(kMaxPlan);
   spawn.alike = reader.bytes(kMaxPlan);
-  spawn.sources = reader.bytes(kMaxSources);
+  spawn.terms = reader.bytes(kMaxTerms);
   spawn.own = reader.bytes(kMaxPlan);
   spawn.uid = reader.u32();
   spawn.gid = reader.u32();

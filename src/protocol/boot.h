@@ -85,7 +85,7 @@ struct Nursery {
   std::string_view staging;
   std::string_view shared;
   std::string_view alike;
-  std::string_view sources;  // which files of the host were bound; only ever compared
+  std::string_view terms;  // for whom; only ever compared
 };
 
 void write_nursery(Writer& writer, const Nursery& nursery);
@@ -96,13 +96,13 @@ bool parse_nursery(std::string_view payload, Nursery& nursery);
 struct Spawn {
   std::string_view shared;
   std::string_view alike;
-  std::string_view sources;
+  std::string_view terms;
   std::string_view own;
   std::uint32_t uid = 0;  // in the nursery's user namespace; zero: the nursery's own
   std::uint32_t gid = 0;
 };
 
-inline constexpr std::size_t kMaxSources = 4096;
+inline constexpr std::size_t kMaxTerms = 32U << 10;
 inline constexpr std::size_t kMaxSpawnDescriptors = 2;
 
 void write_spawn(Writer& writer, const Spawn& spawn);

@@ -279,16 +279,16 @@ TEST(Nursery, IsReadBackAsWritten) {
   ASSERT_TRUE(parse_nursery(payload, parsed));
   EXPECT_EQ(parsed.staging, "/sys");
   EXPECT_EQ(parsed.shared, "steps");
-  EXPECT_EQ(parsed.sources, "1:2");
+  EXPECT_EQ(parsed.terms, "1:2");
   for (std::size_t size = 0; size < payload.size(); ++size) {
     EXPECT_FALSE(parse_nursery(std::string(payload, 0, size), parsed)) << size;
   }
   EXPECT_FALSE(parse_nursery(payload + '\0', parsed));
-  const std::string long_sources(kMaxSources + 1, '1');
+  const std::string long_terms(kMaxTerms + 1, '1');
   for (const protocol::Nursery& bad :
        {protocol::Nursery{"sys", "steps", "alike", ""}, protocol::Nursery{"/sys", "", "alike", ""},
         protocol::Nursery{"/sys", "steps", "", ""},
-        protocol::Nursery{"/sys", "steps", "alike", long_sources}}) {
+        protocol::Nursery{"/sys", "steps", "alike", long_terms}}) {
     EXPECT_FALSE(parse_nursery(encode_with(bad, write_nursery), parsed));
   }
 }
@@ -298,7 +298,7 @@ TEST(Spawn, IsReadBackAsWritten) {
   Spawn parsed;
   ASSERT_TRUE(parse_spawn(payload, parsed));
   EXPECT_EQ(parsed.shared, "steps");
-  EXPECT_EQ(parsed.sources, "1:2");
+  EXPECT_EQ(parsed.terms, "1:2");
   EXPECT_EQ(parsed.own, "own");
   EXPECT_EQ(parsed.uid, 7U);
   EXPECT_EQ(parsed.gid, 8U);

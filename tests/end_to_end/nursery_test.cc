@@ -112,6 +112,23 @@ TEST_P(Nursery, OtherKindsOfSandboxesAreMadeWithoutIt) {
   EXPECT_EQ(carrel({"code", "-"}, {.input = "print(42)\n"}).out, "42\n");
 }
 
+// What confines whoever asks confines his sandbox, which the keeper knows nothing of.
+TEST_P(Nursery, CallersOwnLimitsAreNotLeftBehind) {
+  auto under = [&](std::vector<std::string> words, const std::vector<std::string>& command) {
+    std::vector<std::string> arguments = {"run", "--"};
+    arguments.insert(arguments.end(), command.begin(), command.end());
+    Launch launched = launch(arguments);
+    words.push_back(launched.program);
+    launched.program = words.front();
+    words.erase(words.begin());
+    launched.arguments.insert(launched.arguments.begin(), words.begin(), words.end());
+    return Process(launched).wait(seconds(20));
+  };
+  EXPECT_EQ(under({"/usr/bin/nice", "-n", "5"}, {"nice"}).out, "5\n");
+  EXPECT_EQ(under({"/usr/bin/prlimit", "--cpu=1234"}, {"bash", "-c", "ulimit -t"}).out, "1234\n");
+  EXPECT_EQ(under({"/usr/bin/prlimit", "--nofile=77:77"}, {"bash", "-c", "ulimit -n"}).out, "77\n");
+}
+
 TEST_P(Nursery, SandboxesGoOnWithoutIt) {
   auto first = guest("true");
   const pid_t old = nursery();

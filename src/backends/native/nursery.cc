@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/native/circumstances.h"
 #include "backends/native/guest_process.h"
 #include "backends/native/id_ranges.h"
 #include "base/files.h"
@@ -34,7 +35,19 @@ std::string encode(const Message& message, std::size_t size, Write write) {
   return payload;
 }
 
-std::string kind_of(const MountPlan& plan) { return plan.shared + plan.alike + plan.sources; }
+// What has to be the same, beside the plan, for a process from a nursery to be like one's own; nothing
+// where that cannot be told.
+std::optional<std::string> terms_of(const MountPlan& plan) {
+  auto here = circumstances();
+  if (plan.nursing != MountPlan::Nursing::kPossible || !here.has_value()) {
+    return std::nullopt;
+  }
+  return plan.sources + *here;
+}
+
+std::string kind_of(const MountPlan& plan, const std::string& terms) {
+  return plan.shared + plan.alike + terms;
+}
 
 sockaddr_un address_in(int directory) {
   sockaddr_un address{};
@@ -82,7 +95,7 @@ Result<UniqueFd> receive_spawned(int stream) {
   return pidfd;
 }
 
-Result<Loan> send_request(int socket, const Wanted& wanted) {
+Result<Loan> send_request(int socket, const Wanted& wanted, const std::string& terms) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return system_error("make the sandbox's stream");
@@ -92,7 +105,7 @@ Result<Loan> send_request(int socket, const Wanted& wanted) {
   protocol::Spawn spawn;
   spawn.shared = wanted.plan.shared;
   spawn.alike = wanted.plan.alike;
-  spawn.sources = wanted.plan.sources;
+  spawn.terms = terms;
   spawn.own = wanted.plan.own;
   if (wanted.id_range.has_value()) {
     spawn.uid = spawn.gid = id_in_nursery(*wanted.id_range);
@@ -103,7 +116,7 @@ Result<Loan> send_request(int socket, const Wanted& wanted) {
   }
   const std::string payload =
       encode(spawn,
-             spawn.shared.size() + spawn.alike.size() + spawn.sources.size() + spawn.own.size(),
+             spawn.shared.size() + spawn.alike.size() + spawn.terms.size() + spawn.own.size(),
              protocol::write_spawn);
   CARREL_TRY(send_frame(socket, protocol::FrameType::kSpawn, payload, descriptors));
   return loan;
@@ -117,15 +130,19 @@ Result<LentProcess> Loan::take() {
 }
 
 Result<Nursery> Nursery::start(const MountPlan& plan, UniqueFd listener) {
+  const auto terms = terms_of(plan);
+  if (!terms.has_value()) {
+    return Error{Code::kUnsupported, 0, "no nursery can be had for this kind of sandbox", {}};
+  }
   CARREL_ASSIGN(GuestProcess process, GuestProcess::clone(Role::kNursery, -1));
   auto tell = [&]() -> Status {
     if (::geteuid() == 0) {
       CARREL_TRY(process.map_ids(nursery_id_map()));
     }
     CARREL_TRY(process.execute());
-    const protocol::Nursery nursery{plan.staging, plan.shared, plan.alike, plan.sources};
+    const protocol::Nursery nursery{plan.staging, plan.shared, plan.alike, *terms};
     const std::string payload = encode(
-        nursery, plan.staging.size() + plan.shared.size() + plan.alike.size() + plan.sources.size(),
+        nursery, plan.staging.size() + plan.shared.size() + plan.alike.size() + terms->size(),
         protocol::write_nursery);
     std::vector<int> descriptors;
     if (listener.valid()) {
@@ -139,7 +156,7 @@ Result<Nursery> Nursery::start(const MountPlan& plan, UniqueFd listener) {
   nursery.pid_ = taken.pid;
   nursery.pidfd_ = std::move(taken.pidfd);
   nursery.stream_ = std::move(taken.stream);
-  nursery.kind_ = kind_of(plan);
+  nursery.kind_ = kind_of(plan, *terms);
   return nursery;
 }
 
@@ -172,18 +189,22 @@ void Nursery::end() {
 }
 
 bool Nursery::fits(const MountPlan& plan) const {
-  return plan.nursing == MountPlan::Nursing::kPossible && kind_of(plan) == kind_;
+  const auto terms = terms_of(plan);
+  return terms.has_value() && kind_of(plan, *terms) == kind_;
 }
 
-Result<Loan> Nursery::ask(const Wanted& wanted) { return send_request(stream_.get(), wanted); }
+Result<Loan> Nursery::ask(const Wanted& wanted, const std::string& terms) {
+  return send_request(stream_.get(), wanted, terms);
+}
 
 std::optional<Loan> OwnNursery::ask(const Wanted& wanted) {
-  if (wanted.plan.nursing != MountPlan::Nursing::kPossible) {
+  const auto terms = terms_of(wanted.plan);
+  if (!terms.has_value()) {
     return std::nullopt;
   }
+  std::string kind = kind_of(wanted.plan, *terms);
   const std::lock_guard lock(mutex_);
-  if (!nursery_.has_value() || !nursery_->fits(wanted.plan)) {
-    std::string kind = kind_of(wanted.plan);
+  if (!nursery_.has_value() || nursery_->kind() != kind) {
     if (kind != last_kind_) {
       last_kind_ = std::move(kind);
       return std::nullopt;
@@ -195,7 +216,7 @@ std::optional<Loan> OwnNursery::ask(const Wanted& wanted) {
     }
     nursery_.emplace(std::move(started.value()));
   }
-  auto loan = nursery_->ask(wanted);
+  auto loan = nursery_->ask(wanted, *terms);
   if (!loan.ok()) {
     nursery_.reset();
     return std::nullopt;
@@ -204,19 +225,20 @@ std::optional<Loan> OwnNursery::ask(const Wanted& wanted) {
 }
 
 std::optional<Loan> KeepersNursery::ask(const Wanted& wanted) {
-  if (wanted.plan.nursing != MountPlan::Nursing::kPossible) {
-    return std::nullopt;
-  }
   auto run = open_at(home_->directory(), "run", O_PATH | O_DIRECTORY);
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!run.ok() || !socket.valid()) {
+  if (wanted.plan.nursing != MountPlan::Nursing::kPossible || !run.ok() || !socket.valid()) {
     return std::nullopt;
   }
   const sockaddr_un address = address_in(run.value().get());
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return std::nullopt;
   }
-  auto loan = send_request(socket.get(), wanted);
+  const auto terms = terms_of(wanted.plan);
+  if (!terms.has_value()) {
+    return std::nullopt;
+  }
+  auto loan = send_request(socket.get(), wanted, *terms);
   if (!loan.ok()) {
     return std::nullopt;
   }

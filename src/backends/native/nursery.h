@@ -54,11 +54,13 @@ class Lender {
 
 class Nursery {
  public:
-  // For plans of this kind. With a listener it also serves whoever connects to it.
+  // For plans of this kind, and for whoever is in the same circumstances as this process. With a listener it also serves whoever connects to it.
   static Result<Nursery> start(const MountPlan& plan, UniqueFd listener);
 
   [[nodiscard]] bool fits(const MountPlan& plan) const;
-  Result<Loan> ask(const Wanted& wanted);
+  // Plans and circumstances that it serves, as a text to compare.
+  [[nodiscard]] const std::string& kind() const { return kind_; }
+  Result<Loan> ask(const Wanted& wanted, const std::string& terms);
   // Readable when it has ended.
   [[nodiscard]] int pidfd() const { return pidfd_.get(); }
 
