@@ -22,7 +22,8 @@ TEST_P(NurseryAttack, EveryProbeWithTheDefaultPolicyFails) {
     SCOPED_TRACE(one.name);
     std::vector<std::string> arguments = one.arguments;
     if (one.name.starts_with("A15_")) {
-      arguments = {place().home(GetParam()), place().work(GetParam())};
+      arguments = {path_in_its_file_system("/usr"), path_in_its_file_system("/etc"),
+                   place().home(GetParam()), place().work(GetParam())};
     } else if (one.name.starts_with("E14_Listeners")) {
       arguments = canaries().listeners();
     }

@@ -110,14 +110,20 @@ void look_for_host_paths(Report& report, Arguments arguments) {
   const Arguments secrets = arguments.subspan(2);
   std::istringstream lines(read_some("/proc/self/mountinfo", 1U << 20));
   std::string line;
+  std::string own_device;
   std::size_t count = 0;
   while (std::getline(lines, line)) {
     ++count;
     std::istringstream fields(line);
     std::string number, parent, device, root, place;
     fields >> number >> parent >> device >> root >> place;
+    if (place == "/") {
+      own_device = device;
+    }
+    // An empty file of the room's own hides what is in its proc.
+    const bool cover = device == own_device && root == "/etc/machine-id";
     report.expect("'" + root + "' at " + place + " is agreed",
-                  root == usr || is_of_etc(root, place, etc) || is_agreed_root(root));
+                  root == usr || is_of_etc(root, place, etc) || is_agreed_root(root) || cover);
     for (const char* word : {"upperdir", "workdir", "lowerdir"}) {
       report.expect(place + " names no layer", line.find(word) == std::string::npos);
     }
