@@ -57,7 +57,7 @@ TEST(Circumstances, AskForPriorityAndProcessors) {
     if (::sched_getaffinity(0, sizeof one, &one) != 0 || CPU_COUNT(&one) < 2) {
       return ::nice(1) != -1;  // with one processor there is nothing to take away
     }
-    const int here = ::sched_getcpu();
+    const auto here = static_cast<std::size_t>(::sched_getcpu());
     CPU_ZERO(&one);
     CPU_SET(here, &one);
     return ::sched_setaffinity(0, sizeof one, &one) == 0;
