@@ -68,6 +68,13 @@ void answer(int stream, int error_number, int pidfd) {
   sendmsg(stream, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+// Somebody may have stopped who is at the other end.
+void wait_no_longer(int socket) {
+  struct timeval patience {1, 0};
+  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+}
+
 // A first process that waits for its sandbox.
 struct Waiting {
   int pidfd = -1;
@@ -146,9 +153,7 @@ class NurseryServer {
     if (client < 0) {
       return false;
     }
-    struct timeval patience {1, 0};
-    setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    wait_no_longer(client);
     bool first = serve(client, Client::kOther);
     if (!first) {
       close(client);
@@ -221,6 +226,7 @@ class NurseryServer {
       close(ends[0]);
       return result;
     }
+    wait_no_longer(ends[0]);
     waiting_.job = ends[0];
     return result;
   }

@@ -165,5 +165,25 @@ TEST_P(Nursery, StoppedNurseryIsNotWaitedForTooLong) {
   EXPECT_LT(run.duration, seconds(10));
 }
 
+TEST_P(Nursery, StoppedProcessThatWaitsIsNotWaitedForTooLong) {
+  EXPECT_EQ(bash("true").status, 0);  // the next one is made ready now
+  pid_t waiting = 0;
+  ASSERT_TRUE(eventually(seconds(3), [&] {
+    for (const HostProcess& process : descendants()) {
+      if (is_nursery(process) && process.parent == nursery()) {
+        waiting = process.pid;
+      }
+    }
+    return waiting != 0;
+  }));
+  ASSERT_EQ(::kill(waiting, SIGSTOP), 0);
+  // More than a socket holds.
+  const std::string code = "# " + std::string(1U << 20, 'x') + "\nprint(42)\n";
+  const Run run = carrel({"code", "-"}, {.input = code});
+  ::kill(waiting, SIGCONT);
+  EXPECT_EQ(run.out, "42\n") << run.err;
+  EXPECT_LT(run.duration, seconds(10));
+}
+
 }  // namespace
 }  // namespace carrel::test
