@@ -197,6 +197,7 @@ Launch::Launch(Launch&& other) noexcept
     : home_(other.home_),
       request_(std::move(other.request_)),
       into_(other.into_),
+      mounts_(std::move(other.mounts_)),
       loan_(std::move(other.loan_)),
       made_(std::move(other.made_)),
       lent_(std::move(other.lent_)),
@@ -230,7 +231,10 @@ Status Launch::claim_ids() {
   return {};
 }
 
-Result<MountPlan> Launch::plan() const {
+Status Launch::plan() {
+  if (mounts_.has_value()) {
+    return {};
+  }
   Identity identity;
   identity.uid = kInnerId;
   identity.gid = kInnerId;
@@ -238,13 +242,14 @@ Result<MountPlan> Launch::plan() const {
   identity.boot_id = storage::make_id();
   identity.boot_time = ::time(nullptr);
   identity.cpus = std::min(usable_cpus(), (request_.spec.limits.cpu_millis + 999) / 1000);
-  return plan_mounts(request_.spec, look_at_host(), identity, request_.lifetime);
+  CARREL_ASSIGN(mounts_, plan_mounts(request_.spec, look_at_host(), identity, request_.lifetime));
+  return {};
 }
 
 Status Launch::ask(Lender& lender, int into) {
   CARREL_TRY(claim_ids());
-  CARREL_ASSIGN(MountPlan mounts, plan());
-  loan_ = lender.ask({mounts, id_range_, into});
+  CARREL_TRY(plan());
+  loan_ = lender.ask({*mounts_, id_range_, into});
   into_ = into;
   return {};
 }
@@ -271,8 +276,8 @@ Status Launch::make(int into) {
       CARREL_TRY(made_->map_ids(id_map(kFirstSandboxId + *id_range_ * kIdsPerSandbox)));
     }
     CARREL_TRY(made_->execute());
-    CARREL_ASSIGN(MountPlan mounts, plan());
-    return made_->send(protocol::FrameType::kPlan, encode_plan(mounts), {});
+    CARREL_TRY(plan());
+    return made_->send(protocol::FrameType::kPlan, encode_plan(*mounts_), {});
   };
   Status started = start();
   return started.ok() ? started : made_->settle(std::move(started));
@@ -282,7 +287,7 @@ Result<Launch> Launch::begin(storage::Home& home, LaunchRequest request, int clo
                              Lender* lender) {
   CARREL_TRY(check_image(request.spec));
   Launch launch(home, std::move(request));
-  if (lender != nullptr) {
+  if (lender != nullptr && lender->is_there()) {
     CARREL_TRY(launch.ask(*lender, clone_into));
   }
   if (!launch.loan_.has_value()) {

@@ -77,7 +77,7 @@ class Launch {
  private:
   Launch(storage::Home& home, LaunchRequest request);
   Status claim_ids();
-  [[nodiscard]] Result<MountPlan> plan() const;
+  Status plan();
   Status ask(Lender& lender, int into);
   Status take_loan();
   Status make(int into);
@@ -86,6 +86,7 @@ class Launch {
   storage::Home* home_;
   LaunchRequest request_;
   int into_ = -1;
+  std::optional<MountPlan> mounts_;
   std::optional<Loan> loan_;
   // One of the two.
   std::optional<GuestProcess> made_;

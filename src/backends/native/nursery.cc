@@ -224,21 +224,23 @@ std::optional<Loan> OwnNursery::ask(const Wanted& wanted) {
   return std::move(loan.value());
 }
 
-std::optional<Loan> KeepersNursery::ask(const Wanted& wanted) {
+bool KeepersNursery::is_there() {
   auto run = open_at(home_->directory(), "run", O_PATH | O_DIRECTORY);
-  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (wanted.plan.nursing != MountPlan::Nursing::kPossible || !run.ok() || !socket.valid()) {
-    return std::nullopt;
+  socket_.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!run.ok() || !socket_.valid()) {
+    return false;
   }
   const sockaddr_un address = address_in(run.value().get());
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return std::nullopt;
-  }
+  return ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+std::optional<Loan> KeepersNursery::ask(const Wanted& wanted) {
   const auto terms = terms_of(wanted.plan);
   if (!terms.has_value()) {
     return std::nullopt;
   }
-  auto loan = send_request(socket.get(), wanted, *terms);
+  auto loan = send_request(socket_.get(), wanted, *terms);
+  socket_.reset();
   if (!loan.ok()) {
     return std::nullopt;
   }

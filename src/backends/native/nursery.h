@@ -48,7 +48,9 @@ class Lender {
   Lender(const Lender&) = delete;
   Lender& operator=(const Lender&) = delete;
   virtual ~Lender() = default;
-  // Nothing where it has none.
+  // Whether it is worth the work of a plan to ask him.
+  virtual bool is_there() = 0;
+  // Nothing where he has none.
   virtual std::optional<Loan> ask(const Wanted& wanted) = 0;
 };
 
@@ -83,6 +85,7 @@ class Nursery {
 // For a program that makes many sandboxes: the second of one kind starts a nursery for that kind.
 class OwnNursery : public Lender {
  public:
+  bool is_there() override { return true; }
   std::optional<Loan> ask(const Wanted& wanted) override;
 
  private:
@@ -95,10 +98,12 @@ class OwnNursery : public Lender {
 class KeepersNursery : public Lender {
  public:
   explicit KeepersNursery(const storage::Home& home) : home_(&home) {}
+  bool is_there() override;
   std::optional<Loan> ask(const Wanted& wanted) override;
 
  private:
   const storage::Home* home_;
+  UniqueFd socket_;  // for one question
 };
 
 // The keeper's socket for it, in the run-time directory `run`.
