@@ -118,6 +118,10 @@ TEST_P(BoxAttack, G01_AForkBombLeavesTheSandboxUsable) {
   sh(id, ":(){ :|:& };:; sleep 2", {"--timeout", "3"});
   EXPECT_TRUE(eventually(
       seconds(20), [&] { return sh(id, "kill -9 -1; true", {"--timeout", "3"}).status == 0; }));
+  // That command ended the process above its own shell, too: the shell may follow during the next.
+  EXPECT_TRUE(eventually(
+      seconds(20), [&] { return sh(id, "echo again", {"--timeout", "3"}).out == "again\n"; }));
+  EXPECT_TRUE(eventually(seconds(5), [&] { return sh(id, "(exit 9)").status == 9; }));
   expect_usable(id, "a fork bomb");
 }
 
