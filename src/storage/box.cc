@@ -12,21 +12,9 @@
 #include <string_view>
 
 #include "base/files.h"
+#include "base/unix_socket.h"
 
 namespace carrel::storage {
-
-namespace {
-
-// A socket's path ends at 108 bytes; through a descriptor it is always short.
-sockaddr_un socket_address(int directory) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string path = "/proc/self/fd/" + std::to_string(directory) + "/socket";
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  return address;
-}
-
-}  // namespace
 
 std::vector<std::string> box_ids(const Home& home) {
   std::vector<std::string> ids;
@@ -73,7 +61,7 @@ namespace {
 
 Result<UniqueFd> bind_socket(const UniqueFd& directory) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address = socket_address(directory.get());
+  sockaddr_un address = socket_address(directory.get(), "socket");
   if (!socket.valid() ||
       ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return system_error("bind the sandbox's socket");
@@ -172,7 +160,7 @@ Result<UniqueFd> connect_box(const Home& home, const BoxRecord& record) {
   if (!directory.ok() || !socket.valid()) {
     return directory.ok() ? system_error("make a socket") : gone;
   }
-  sockaddr_un address = socket_address(directory.value().get());
+  sockaddr_un address = socket_address(directory.value().get(), "socket");
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return errno == ECONNREFUSED || errno == ENOENT
                ? gone

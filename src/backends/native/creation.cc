@@ -129,7 +129,9 @@ Status Creation::store() {
   CARREL_TRY(storage::write_draft(*home_, record));
   CARREL_TRY(launched_.stream.send(0, protocol::FrameType::kDetach));
   CARREL_TRY(storage::publish_draft(*home_, record.id));
-  storage::add_event(*home_, storage::start_event(record.id, request_.spec.image, "/workspace"));
+  const policy::Spec& spec = request_.spec;
+  const std::string& image = spec.image_name.empty() ? spec.image : spec.image_name;
+  storage::add_event(*home_, storage::start_event(record.id, image, "/workspace"));
   return {};
 }
 

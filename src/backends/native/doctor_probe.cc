@@ -19,6 +19,7 @@
 #include "backends/native/one_shot.h"
 #include "backends/native/scope.h"
 #include "base/files.h"
+#include "base/unix_socket.h"
 #include "guest/image.h"
 
 namespace carrel::native {
@@ -106,10 +107,7 @@ KeeperState look_for_keeper(const storage::Home& home) {
   if (!run.ok() || !socket.valid()) {
     return KeeperState::kUnreachable;
   }
-  const std::string path = "/proc/self/fd/" + std::to_string(run.value().get()) + "/keeper";
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  const sockaddr_un address = socket_address(run.value().get(), "keeper");
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
     return KeeperState::kRunning;
   }

@@ -36,8 +36,6 @@ class GuestProcess {
   // better than `so_far` why something failed.
   Status settle(Status so_far);
 
-  [[nodiscard]] int stream() const { return stream_.get(); }
-
   struct Taken {
     pid_t pid = 0;
     UniqueFd pidfd;

@@ -24,6 +24,7 @@
 #include "backends/native/remains.h"
 #include "backends/native/scope.h"
 #include "base/files.h"
+#include "base/unix_socket.h"
 #include "policy/settings.h"
 #include "storage/box.h"
 
@@ -35,7 +36,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kIdleMs = 3000;
 constexpr int kBuryAgainMs = 250;
-constexpr int kNurseryStartMs = 100;    // after everything else was done
+constexpr int kNurseryStartMs = 100;   // after everything else was done
+constexpr int kNurseryAgainMs = 5000;  // after one that ended
 constexpr int kNurseryCheckMs = 10'000;
 constexpr std::size_t kMostVisits = 256;
 
@@ -123,6 +125,7 @@ class Keeper {
       }
       if (waits[1].revents != 0) {
         nursery_.reset();
+        nursery_failed_ = true;
       }
       auto wait = waits.begin() + 2;
       for (Box& box : boxes_) {
@@ -152,10 +155,7 @@ class Keeper {
   Status listen() {
     ::unlinkat(run_.get(), "keeper", 0);
     listener_.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    const std::string path = "/proc/self/fd/" + std::to_string(run_.get()) + "/keeper";
-    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+    const sockaddr_un address = socket_address(run_.get(), "keeper");
     if (!listener_.valid() ||
         ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
         ::listen(listener_.get(), 128) != 0) {
@@ -168,8 +168,10 @@ class Keeper {
     if (boxes_.empty() && visits_.empty()) {
       return kIdleMs;
     }
-    int least = nursery_.has_value() || nursery_failed_ ? kNurseryCheckMs : kNurseryStartMs;
-    auto take = [&](int candidate) { least = least < 0 ? candidate : std::min(least, candidate); };
+    int least = nursery_.has_value() ? kNurseryCheckMs
+                : nursery_failed_    ? kNurseryAgainMs
+                                     : kNurseryStartMs;
+    auto take = [&](int candidate) { least = std::min(least, candidate); };
     const auto ended = [](const Box& box) { return !box.process.valid(); };
     if (std::any_of(boxes_.begin(), boxes_.end(), ended)) {
       take(kBuryAgainMs);
@@ -200,10 +202,12 @@ class Keeper {
   // While there are sandboxes to keep, one-shots of the same user find their first processes here.
   // What the host's files are is looked at again and again.
   void tend_nursery() {
+    if (boxes_.empty() || !visits_.empty()) {
+      return;
+    }
     auto plan = plan_mounts(policy::default_spec(policy::Operation::kRun), look_at_host(),
                             Identity(), Lifetime::kOneShot);
-    if (boxes_.empty() || !visits_.empty() || !plan.ok() ||
-        (nursery_.has_value() && nursery_->fits(plan.value()))) {
+    if (!plan.ok() || (nursery_.has_value() && nursery_->fits(plan.value()))) {
       return;
     }
     nursery_.reset();

@@ -14,6 +14,7 @@
 
 #include "backends/native/remains.h"
 #include "base/files.h"
+#include "base/unix_socket.h"
 #include "kernel/descriptors_child.h"
 #include "sandbox/guest_stream.h"
 #include "storage/box.h"
@@ -26,17 +27,9 @@ constexpr int kAnswerMs = 60'000;
 constexpr int kGreetMs = 2000;
 constexpr int kHighFd = 64;
 
-sockaddr_un keeper_address(int run) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string path = "/proc/self/fd/" + std::to_string(run) + "/keeper";
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  return address;
-}
-
 Result<UniqueFd> connect_keeper(int run) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address = keeper_address(run);
+  const sockaddr_un address = socket_address(run, "keeper");
   if (!socket.valid() ||
       ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return system_error("reach the keeper");

@@ -17,6 +17,7 @@
 #include "backends/native/guest_process.h"
 #include "backends/native/id_ranges.h"
 #include "base/files.h"
+#include "base/unix_socket.h"
 #include "protocol/boot.h"
 
 namespace carrel::native {
@@ -47,14 +48,6 @@ std::optional<std::string> terms_of(const MountPlan& plan) {
 
 std::string kind_of(const MountPlan& plan, const std::string& terms) {
   return plan.shared + plan.alike + terms;
-}
-
-sockaddr_un address_in(int directory) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string path = "/proc/self/fd/" + std::to_string(directory) + "/" + kSocketName;
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  return address;
 }
 
 // The new process's descriptor, or why there is none.
@@ -166,25 +159,11 @@ Nursery::Nursery(Nursery&& other) noexcept
       stream_(std::move(other.stream_)),
       kind_(std::move(other.kind_)) {}
 
-Nursery& Nursery::operator=(Nursery&& other) noexcept {
-  if (this != &other) {
-    end();
-    pid_ = std::exchange(other.pid_, 0);
-    pidfd_ = std::move(other.pidfd_);
-    stream_ = std::move(other.stream_);
-    kind_ = std::move(other.kind_);
-  }
-  return *this;
-}
-
-Nursery::~Nursery() { end(); }
-
-void Nursery::end() {
+Nursery::~Nursery() {
   if (pid_ > 0) {
     ::kill(pid_, SIGKILL);
     while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
-    pid_ = 0;
   }
 }
 
@@ -230,7 +209,7 @@ bool KeepersNursery::is_there() {
   if (!run.ok() || !socket_.valid()) {
     return false;
   }
-  const sockaddr_un address = address_in(run.value().get());
+  const sockaddr_un address = socket_address(run.value().get(), kSocketName);
   return ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
@@ -252,7 +231,7 @@ void unlink_nursery(int run) { ::unlinkat(run, kSocketName, 0); }
 Result<UniqueFd> listen_for_nursery(int run) {
   unlink_nursery(run);
   UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const sockaddr_un address = address_in(run);
+  const sockaddr_un address = socket_address(run, kSocketName);
   if (!listener.valid() ||
       ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       ::listen(listener.get(), 128) != 0) {

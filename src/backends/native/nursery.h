@@ -56,7 +56,8 @@ class Lender {
 
 class Nursery {
  public:
-  // For plans of this kind, and for whoever is in the same circumstances as this process. With a listener it also serves whoever connects to it.
+  // For plans of this kind, and for whoever is in the same circumstances as this process. With a
+  // listener it also serves whoever connects to it.
   static Result<Nursery> start(const MountPlan& plan, UniqueFd listener);
 
   [[nodiscard]] bool fits(const MountPlan& plan) const;
@@ -67,14 +68,13 @@ class Nursery {
   [[nodiscard]] int pidfd() const { return pidfd_.get(); }
 
   Nursery(Nursery&& other) noexcept;
-  Nursery& operator=(Nursery&& other) noexcept;
+  Nursery& operator=(Nursery&&) = delete;
   Nursery(const Nursery&) = delete;
   Nursery& operator=(const Nursery&) = delete;
   ~Nursery();  // sandboxes that it made live on
 
  private:
   Nursery() = default;
-  void end();
 
   pid_t pid_ = 0;
   UniqueFd pidfd_;
