@@ -134,8 +134,8 @@ void end_unminded(const Guest& guest, pid_t minder) {
     }
   }
   for (const Shell& shell : guest.shells) {
-    if (shell.minder != 0) {
-      minded[count++] = shell.minder;
+    if (shell.minder != 0 || shell.adopted) {
+      minded[count++] = shell.adopted ? shell.pid : shell.minder;
     }
   }
   end_all_but(minded, count, minder);
@@ -192,7 +192,11 @@ void on_deadline(Guest& guest, std::uint32_t index) {
   }
   // Who should tell the end does not: somebody stopped it. Its own end tells as much.
   command.deadline_us = 0;
-  pid_t minder = command.shell != kNone ? guest.shells[command.shell].minder : command.minder;
+  pid_t minder = command.minder;
+  if (command.shell != kNone) {
+    const Shell& shell = guest.shells[command.shell];
+    minder = shell.adopted ? shell.pid : shell.minder;
+  }
   if (minder == 0 && guest.spawner >= 0) {
     minder = guest.spawner_pid;
   }

@@ -9,6 +9,7 @@
 
 #include "guest/command.h"
 #include "guest/lockdown.h"
+#include "guest/processes.h"
 #include "guest/program.h"
 #include "guest/runtime.h"
 
@@ -174,7 +175,8 @@ int start_spawner(Guest& guest) {
 
 int spawn(Guest& guest, std::string_view payload, const ProgramIo& io, int report) {
   if (guest.spawner >= 0) {
-    int result = ask_spawner(guest.spawner, payload, io, report);
+    int result =
+        is_dying(guest.spawner_pid) ? -EPIPE : ask_spawner(guest.spawner, payload, io, report);
     if (result != -EPIPE && result != -ECONNRESET) {
       return result;
     }

@@ -202,6 +202,18 @@ bool is_stopped(pid_t pid) {
   return look_at(pid, row) && row.state == 'T';
 }
 
+bool is_dying(pid_t pid) {
+  constexpr unsigned kFlags = 9;
+  constexpr unsigned kPending = 31;
+  constexpr std::uint64_t kExiting = 4;  // PF_EXITING
+  char buffer[1024];
+  std::string_view line(buffer, read_proc(pid, "stat", buffer, sizeof buffer));
+  std::uint64_t flags = 0;
+  std::uint64_t pending = 0;
+  return !stat_field(line, kFlags, flags) || !stat_field(line, kPending, pending) ||
+         (flags & kExiting) != 0 || (pending & (1ULL << (SIGKILL - 1))) != 0;
+}
+
 std::uint64_t process_start(pid_t pid) {
   ProcessRow row;
   return look_at(pid, row) ? row.start : 0;

@@ -49,6 +49,9 @@ pid_t find_child(pid_t first, pid_t second);
 // Whether somebody stopped it with a signal.
 bool is_stopped(pid_t pid);
 
+// Whether it is gone, or was killed and has not noticed yet.
+bool is_dying(pid_t pid);
+
 // The start time of a process, 0 when it is gone.
 std::uint64_t process_start(pid_t pid);
 

@@ -149,6 +149,20 @@ TEST(Processes, StoppedIsSeen) {
   EXPECT_TRUE(is_stopped(child.pid()));
 }
 
+TEST(Processes, KilledIsSeenBeforeTheEnd) {
+  pid_t gone = 0;
+  {
+    const TestChild child;
+    gone = child.pid();
+    EXPECT_FALSE(is_dying(gone));
+    ASSERT_EQ(::kill(gone, SIGSTOP), 0);
+    EXPECT_FALSE(is_dying(gone));
+    ASSERT_EQ(::kill(gone, SIGKILL), 0);
+    EXPECT_TRUE(is_dying(gone));
+  }
+  EXPECT_TRUE(is_dying(gone));
+}
+
 // A process as the guest's minder is: it collects every descendant that ends.
 void mind(const std::function<void()>& work) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);

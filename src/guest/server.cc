@@ -112,6 +112,7 @@ void reap(Guest& guest) {
   pid_t pid;
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
     on_child_end(guest, pid, status);
+    on_shell_orphan_end(guest, pid, status);
   }
   if (!guest.one_shot()) {
     continue_stopped_children();  // the spawner, and minders that outlived theirs

@@ -197,7 +197,7 @@ void handle_line(Guest& guest, Shell& shell, std::string_view line) {
   }
   shell.last_status = status & 255;
   note_directory(guest, shell, guest.commands[shell.command]);
-  if (bare) {
+  if (bare || shell.adopted) {
     replace(shell);
   }
   shell.state = ShellState::kIdle;
@@ -256,6 +256,52 @@ void refuse_waiting(Guest& guest, std::uint32_t shell, const Report& report) {
 bool has_unread(const Shell& shell) {
   int waiting = 0;
   return shell.wake >= 0 && ioctl(shell.wake, FIONREAD, &waiting) == 0 && waiting > 0;
+}
+
+// The shell's minder was killed, perhaps by the command before this one. The command goes on, and
+// the shell ends after it; as an orphan it is the guest's own child.
+void adopt(Guest& guest, Shell& shell) {
+  pid_t lost = shell.minder;
+  guest.poller.remove(shell.report);
+  shell.adopted = true;
+  shell.unfit = true;
+  shell.minder = 0;
+  end_unminded(guest, lost);
+}
+
+// The shell is over: it ended, or there is no bash to run; or its minder was killed, and nothing
+// was told. A status that it told before counts.
+void end_shell(Guest& guest, std::uint32_t index, const Report* report) {
+  Shell& shell = guest.shells[index];
+  guest.poller.close(shell.report);
+  while (shell.control >= 0 && hear(guest, shell)) {
+  }
+  bool starting = shell.state == ShellState::kStarting;
+  bool again = (shell.unran || has_unread(shell)) && queue_again(guest, shell);
+  guest.poller.close(shell.control);
+  shell.state = ShellState::kFree;
+  shell.restarted = shell.restarted || !starting;
+  if (report == nullptr || shell.adopted) {
+    pid_t minder = shell.minder;
+    shell.minder = 0;
+    shell.adopted = false;
+    end_unminded(guest, minder);
+  }
+  if (!again) {
+    if (shell.command != kNone) {
+      note_directory(guest, shell, guest.commands[shell.command]);
+    }
+    finish(guest, shell, report != nullptr ? static_cast<int>(report->value) : SIGKILL);
+  }
+  close_files(guest, shell);
+  shell.unfit = false;
+  if (starting && !shell.given_up) {
+    // Whoever waits for it cannot be served: every attempt would end the same way.
+    refuse_waiting(guest, index,
+                   report != nullptr ? *report : Report{ReportKind::kNotStarted, ECANCELED, 0});
+    return;
+  }
+  run_next(guest, shell);
 }
 
 }  // namespace
@@ -321,35 +367,20 @@ void on_shell_report(Guest& guest, std::uint32_t index) {
     run_next(guest, shell);  // it may have been ready before its minder said so
     return;
   }
-  // The shell is over: it ended, its minder was killed, or there is no bash to run. A status that
-  // it told before counts.
-  guest.poller.close(shell.report);
-  while (shell.control >= 0 && hear(guest, shell)) {
-  }
-  bool starting = shell.state == ShellState::kStarting;
-  bool again = (shell.unran || has_unread(shell)) && queue_again(guest, shell);
-  guest.poller.close(shell.control);
-  shell.state = ShellState::kFree;
-  shell.restarted = shell.restarted || !starting;
-  if (!told) {
-    pid_t minder = shell.minder;
-    shell.minder = 0;
-    end_unminded(guest, minder);
-  }
-  if (!again) {
-    if (shell.command != kNone) {
-      note_directory(guest, shell, guest.commands[shell.command]);
-    }
-    finish(guest, shell, told ? static_cast<int>(report.value) : SIGKILL);
-  }
-  close_files(guest, shell);
-  shell.unfit = false;
-  if (starting && !shell.given_up) {
-    // Whoever waits for it cannot be served: every attempt would end the same way.
-    refuse_waiting(guest, index, told ? report : Report{ReportKind::kNotStarted, ECANCELED, 0});
+  if (!told && shell.state == ShellState::kBusy && !is_dying(shell.pid)) {
+    adopt(guest, shell);
     return;
   }
-  run_next(guest, shell);
+  end_shell(guest, index, told ? &report : nullptr);
+}
+
+void on_shell_orphan_end(Guest& guest, pid_t pid, int status) {
+  for (std::uint32_t i = 0; i < kMaxShells; ++i) {
+    if (guest.shells[i].adopted && guest.shells[i].pid == pid) {
+      Report report{ReportKind::kEnded, static_cast<std::uint32_t>(status), 0};
+      end_shell(guest, i, &report);
+    }
+  }
 }
 
 void on_waiting_deadline(Guest& guest, std::uint32_t index) {

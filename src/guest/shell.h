@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string_view>
 
@@ -17,6 +19,8 @@ bool start_in_shell(Guest& guest, std::uint32_t index, const protocol::Start& st
                     protocol::Refusal& refusal, int& error_number);
 
 void on_shell_report(Guest& guest, std::uint32_t shell);
+// A child of the guest's ended: perhaps a shell whose minder was killed.
+void on_shell_orphan_end(Guest& guest, pid_t pid, int status);
 void on_shell_control(Guest& guest, std::uint32_t shell);
 
 // The shell's command was not over at once: its outputs are read while it runs.

@@ -105,6 +105,7 @@ struct Shell {
   std::uint32_t command = kNone;
   bool restarted = false;  // the next command is the first of a fresh shell after another's end
   bool unfit = false;      // it ends and gets no more commands
+  bool adopted = false;    // its minder was killed during its command: the guest's own child
   bool given_up = false;   // it took too long to start
   bool unran = false;      // what it was given last was certainly not begun
   std::uint64_t patience_us = 0;  // when to look at the outputs of its command; 0: already watched
