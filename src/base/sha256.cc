@@ -71,7 +71,7 @@ void Sha256::update(std::string_view data) {
   }
 }
 
-std::string Sha256::finish() {
+std::array<unsigned char, 32> Sha256::digest() {
   const std::uint64_t bits = total_ * 8;
   std::string padding(1, '\x80');
   padding.append((119 - pending_size_) % 64, '\0');
@@ -79,12 +79,19 @@ std::string Sha256::finish() {
     padding += static_cast<char>(bits >> shift & 0xff);
   }
   update(padding);
+  std::array<unsigned char, 32> bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<unsigned char>(state_[i / 4] >> (24 - 8 * (i % 4)) & 0xff);
+  }
+  return bytes;
+}
+
+std::string Sha256::finish() {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;
-  for (const std::uint32_t word : state_) {
-    for (int shift = 28; shift >= 0; shift -= 4) {
-      text += kDigits[word >> shift & 0xf];
-    }
+  for (const unsigned char byte : digest()) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 0xf];
   }
   return text;
 }

@@ -12,7 +12,8 @@ namespace carrel {
 class Sha256 {
  public:
   void update(std::string_view data);
-  // The digest as 64 hex digits. The object must not be used after this.
+  // The digest, as bytes or as 64 hex digits. The object must not be used after this.
+  [[nodiscard]] std::array<unsigned char, 32> digest();
   [[nodiscard]] std::string finish();
 
  private:

@@ -1,0 +1,269 @@
+#include "storage/workspaces/records.h"
+
+#include <functional>
+
+#include "storage/state.h"
+
+namespace carrel::storage {
+
+namespace {
+
+constexpr char kSchema[] = R"(
+CREATE TABLE IF NOT EXISTS workspaces (
+  name TEXT PRIMARY KEY,
+  form TEXT NOT NULL CHECK (form IN ('plain', 'upper')),
+  created_ms INTEGER NOT NULL,
+  used_ms INTEGER NOT NULL,
+  disk_bytes INTEGER NOT NULL,
+  base TEXT NOT NULL,
+  head TEXT NOT NULL,
+  source TEXT NOT NULL,
+  restoring TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE TABLE IF NOT EXISTS snapshots (
+  id TEXT PRIMARY KEY,
+  workspace TEXT NOT NULL,
+  name TEXT NOT NULL,
+  created_ms INTEGER NOT NULL,
+  frozen_us INTEGER NOT NULL,
+  changed INTEGER NOT NULL,
+  bytes INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX IF NOT EXISTS snapshot_names ON snapshots (workspace, name) WHERE name <> '';
+CREATE TABLE IF NOT EXISTS snapshot_layers (
+  snapshot TEXT NOT NULL, position INTEGER NOT NULL, layer TEXT NOT NULL, digest TEXT NOT NULL,
+  PRIMARY KEY (snapshot, position)
+) STRICT;
+CREATE TABLE IF NOT EXISTS workspace_layers (
+  workspace TEXT NOT NULL, position INTEGER NOT NULL, layer TEXT NOT NULL, digest TEXT NOT NULL,
+  PRIMARY KEY (workspace, position)
+) STRICT;
+)";
+
+#define CARREL_WORKSPACE_COLUMNS \
+  "name, form, created_ms, used_ms, disk_bytes, base, head, source, restoring"
+
+WorkspaceRow read_workspace(const Database::Statement& statement) {
+  WorkspaceRow row;
+  row.name = statement.text(0);
+  row.form = statement.text(1) == "upper" ? TreeForm::kUpper : TreeForm::kPlain;
+  row.created_ms = statement.number(2);
+  row.used_ms = statement.number(3);
+  row.disk_bytes = static_cast<std::uint64_t>(statement.number(4));
+  row.base = statement.text(5);
+  row.head = statement.text(6);
+  row.source = statement.text(7);
+  row.restoring = statement.text(8);
+  return row;
+}
+
+}  // namespace
+
+Result<WorkspaceRecords> WorkspaceRecords::open(const Home& home) {
+  CARREL_ASSIGN(Database database, Database::open(home.path() + "/state.db"));
+  CARREL_TRY(database.execute(kSchema));
+  return WorkspaceRecords(std::move(database));
+}
+
+Status WorkspaceRecords::run(const char* sql, std::initializer_list<std::string_view> values) {
+  CARREL_ASSIGN(auto statement, database_.prepare(sql));
+  for (const std::string_view value : values) {
+    statement.bind(value);
+  }
+  CARREL_TRY(statement.step());
+  return {};
+}
+
+Status WorkspaceRecords::in_transaction(const std::function<Status()>& work) {
+  CARREL_TRY(database_.execute("BEGIN IMMEDIATE"));
+  Status done = work();
+  if (done.ok()) {
+    done = database_.execute("COMMIT");
+  }
+  if (!done.ok()) {
+    (void)database_.execute("ROLLBACK");
+  }
+  return done;
+}
+
+Status WorkspaceRecords::add_layers(const char* sql, const std::string& owner,
+                                    const std::vector<LayerRef>& layers) {
+  std::int64_t position = 0;
+  for (const LayerRef& layer : layers) {
+    CARREL_ASSIGN(auto statement, database_.prepare(sql));
+    CARREL_TRY(
+        statement.bind(owner).bind(position++).bind(layer.id).bind(layer.digest).step());
+  }
+  return {};
+}
+
+Status WorkspaceRecords::add(const WorkspaceRow& row) {
+  return in_transaction([&]() -> Status {
+    CARREL_ASSIGN(auto statement,
+                  database_.prepare("INSERT INTO workspaces (name, form, created_ms, used_ms, "
+                                    "disk_bytes, base, head, source) VALUES (?, ?, ?, ?, ?, ?, ?, "
+                                    "?)"));
+    statement.bind(row.name).bind(row.form == TreeForm::kUpper ? "upper" : "plain");
+    statement.bind(row.created_ms).bind(row.used_ms);
+    statement.bind(static_cast<std::int64_t>(row.disk_bytes));
+    auto added = statement.bind(row.base).bind(row.head).bind(row.source).step();
+    if (!added.ok()) {
+      return added.error().code != Code::kConflict
+                 ? added.error()
+                 : Error{Code::kConflict, 0, "there is already a workspace '" + row.name + "'", {}};
+    }
+    if (row.base.empty()) {
+      return {};
+    }
+    return run("INSERT INTO workspace_layers SELECT ?, position, layer, digest FROM "
+               "snapshot_layers WHERE snapshot = ?",
+               {row.name, row.base});
+  });
+}
+
+Result<std::optional<WorkspaceRow>> WorkspaceRecords::find(const std::string& name) {
+  CARREL_ASSIGN(auto statement, database_.prepare("SELECT " CARREL_WORKSPACE_COLUMNS
+                                                  " FROM workspaces WHERE name = ?"));
+  CARREL_ASSIGN(const bool found, statement.bind(name).step());
+  return found ? std::optional<WorkspaceRow>(read_workspace(statement)) : std::nullopt;
+}
+
+Result<std::vector<WorkspaceRow>> WorkspaceRecords::list() {
+  CARREL_ASSIGN(auto statement, database_.prepare("SELECT " CARREL_WORKSPACE_COLUMNS
+                                                  " FROM workspaces ORDER BY name"));
+  std::vector<WorkspaceRow> rows;
+  for (;;) {
+    CARREL_ASSIGN(const bool more, statement.step());
+    if (!more) {
+      return rows;
+    }
+    rows.push_back(read_workspace(statement));
+  }
+}
+
+Status WorkspaceRecords::touch(const std::string& name) {
+  return run("UPDATE workspaces SET used_ms = CAST(? AS INTEGER) WHERE name = ?",
+             {std::to_string(wall_clock_ms()), name});
+}
+
+Status WorkspaceRecords::set_restoring(const std::string& name, const std::string& snapshot) {
+  return run("UPDATE workspaces SET restoring = ? WHERE name = ?", {snapshot, name});
+}
+
+Status WorkspaceRecords::set_head(const std::string& name, const std::string& snapshot) {
+  return run("UPDATE workspaces SET head = ?, restoring = '' WHERE name = ?", {snapshot, name});
+}
+
+Status WorkspaceRecords::set_base(const std::string& name, const std::string& snapshot) {
+  return in_transaction([&]() -> Status {
+    CARREL_TRY(run("DELETE FROM workspace_layers WHERE workspace = ?", {name}));
+    CARREL_TRY(run("INSERT INTO workspace_layers SELECT ?, position, layer, digest FROM "
+                   "snapshot_layers WHERE snapshot = ?",
+                   {name, snapshot}));
+    return run("UPDATE workspaces SET base = ?, head = ?, restoring = '' WHERE name = ?",
+               {snapshot, snapshot, name});
+  });
+}
+
+Status WorkspaceRecords::remove(const std::string& name) {
+  return in_transaction([&]() -> Status {
+    CARREL_TRY(run("DELETE FROM snapshot_layers WHERE snapshot IN (SELECT id FROM snapshots WHERE "
+                   "workspace = ?)",
+                   {name}));
+    CARREL_TRY(run("DELETE FROM snapshots WHERE workspace = ?", {name}));
+    CARREL_TRY(run("DELETE FROM workspace_layers WHERE workspace = ?", {name}));
+    return run("DELETE FROM workspaces WHERE name = ?", {name});
+  });
+}
+
+Status WorkspaceRecords::add_snapshot(const SnapshotRow& row) {
+  return in_transaction([&]() -> Status {
+    CARREL_ASSIGN(auto statement,
+                  database_.prepare("INSERT INTO snapshots (id, workspace, name, created_ms, "
+                                    "frozen_us, changed, bytes) VALUES (?, ?, ?, ?, ?, ?, ?)"));
+    statement.bind(row.id).bind(row.workspace).bind(row.name).bind(row.created_ms);
+    statement.bind(row.frozen_us).bind(static_cast<std::int64_t>(row.changed));
+    auto added = statement.bind(static_cast<std::int64_t>(row.bytes)).step();
+    if (!added.ok()) {
+      return added.error().code != Code::kConflict
+                 ? added.error()
+                 : Error{Code::kConflict, 0,
+                         "the workspace already has a snapshot named '" + row.name + "'", {}};
+    }
+    CARREL_TRY(add_layers("INSERT INTO snapshot_layers (snapshot, position, layer, digest) VALUES "
+                          "(?, ?, ?, ?)",
+                          row.id, row.layers));
+    return run("UPDATE workspaces SET head = ? WHERE name = ?", {row.id, row.workspace});
+  });
+}
+
+Result<std::vector<LayerRef>> WorkspaceRecords::list_layers(const char* sql,
+                                                            const std::string& owner) {
+  CARREL_ASSIGN(auto statement, database_.prepare(sql));
+  if (!owner.empty()) {
+    statement.bind(owner);
+  }
+  std::vector<LayerRef> layers;
+  for (;;) {
+    CARREL_ASSIGN(const bool more, statement.step());
+    if (!more) {
+      return layers;
+    }
+    layers.push_back({statement.text(0), statement.text(1)});
+  }
+}
+
+Result<std::vector<SnapshotRow>> WorkspaceRecords::snapshots(const std::string& workspace) {
+  CARREL_ASSIGN(auto statement,
+                database_.prepare("SELECT id, workspace, name, created_ms, frozen_us, changed, "
+                                  "bytes FROM snapshots WHERE ?1 = '' OR workspace = ?1 ORDER BY "
+                                  "created_ms, rowid"));
+  statement.bind(workspace);
+  std::vector<SnapshotRow> rows;
+  for (;;) {
+    CARREL_ASSIGN(const bool more, statement.step());
+    if (!more) {
+      break;
+    }
+    SnapshotRow row;
+    row.id = statement.text(0);
+    row.workspace = statement.text(1);
+    row.name = statement.text(2);
+    row.created_ms = statement.number(3);
+    row.frozen_us = statement.number(4);
+    row.changed = static_cast<std::uint64_t>(statement.number(5));
+    row.bytes = static_cast<std::uint64_t>(statement.number(6));
+    rows.push_back(std::move(row));
+  }
+  for (SnapshotRow& row : rows) {
+    CARREL_ASSIGN(row.layers, list_layers("SELECT layer, digest FROM snapshot_layers WHERE "
+                                          "snapshot = ? ORDER BY position",
+                                          row.id));
+  }
+  return rows;
+}
+
+Status WorkspaceRecords::remove_snapshot(const std::string& id) {
+  return in_transaction([&]() -> Status {
+    CARREL_TRY(run("DELETE FROM snapshot_layers WHERE snapshot = ?", {id}));
+    CARREL_TRY(run("DELETE FROM snapshots WHERE id = ?", {id}));
+    // The next one is compared with the newest that is left.
+    return run("UPDATE workspaces SET head = coalesce((SELECT id FROM snapshots WHERE workspace = "
+               "workspaces.name ORDER BY created_ms DESC, rowid DESC LIMIT 1), '') WHERE head = ?",
+               {id});
+  });
+}
+
+Result<std::vector<LayerRef>> WorkspaceRecords::layers() {
+  return list_layers("SELECT layer, digest FROM snapshot_layers UNION SELECT layer, digest FROM "
+                     "workspace_layers",
+                     "");
+}
+
+Result<std::vector<LayerRef>> WorkspaceRecords::base_layers(const std::string& workspace) {
+  return list_layers("SELECT layer, digest FROM workspace_layers WHERE workspace = ? ORDER BY "
+                     "position",
+                     workspace);
+}
+
+}  // namespace carrel::storage

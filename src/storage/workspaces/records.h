@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "storage/database.h"
+#include "storage/home.h"
+#include "storage/workspaces/tree_scan.h"
+
+namespace carrel::storage {
+
+// What the state database knows of workspaces and their snapshots. A workspace or a snapshot exists
+// if it has a row here; directories without one are leftovers.
+
+struct WorkspaceRow {
+  std::string name;
+  TreeForm form = TreeForm::kPlain;
+  std::int64_t created_ms = 0;
+  std::int64_t used_ms = 0;      // when a sandbox last had it
+  std::uint64_t disk_bytes = 0;  // what it may hold; zero: not said
+  std::string base;              // the snapshot that a fork began with; empty: none
+  std::string head;              // the last snapshot taken of it or restored to it; empty: none
+  std::string source;            // the host directory that it began as a copy of; empty: none
+  std::string restoring;         // the snapshot that its tree is being made into; empty: none
+};
+
+struct LayerRef {
+  std::string id;
+  std::string digest;  // SHA-256 of its list of changes
+};
+
+struct SnapshotRow {
+  std::string id;
+  std::string workspace;
+  std::string name;  // empty: none was given
+  std::int64_t created_ms = 0;
+  std::int64_t frozen_us = 0;  // how long the workload stood still for it
+  std::uint64_t changed = 0;   // entries of its newest layer
+  std::uint64_t bytes = 0;     // and what was copied for it
+  std::vector<LayerRef> layers;  // the lowest first
+};
+
+class WorkspaceRecords {
+ public:
+  static Result<WorkspaceRecords> open(const Home& home);
+
+  // kConflict when there is one of that name.
+  Status add(const WorkspaceRow& row);
+  Result<std::optional<WorkspaceRow>> find(const std::string& name);
+  Result<std::vector<WorkspaceRow>> list();
+  Status touch(const std::string& name);
+  Status set_restoring(const std::string& name, const std::string& snapshot);
+  // The tree is the snapshot's now.
+  Status set_head(const std::string& name, const std::string& snapshot);
+  // A fork's tree begins anew over another snapshot.
+  Status set_base(const std::string& name, const std::string& snapshot);
+  // With its snapshots.
+  Status remove(const std::string& name);
+
+  // Stores the snapshot and that it is the head of its workspace, both or neither.
+  Status add_snapshot(const SnapshotRow& row);
+  // Of one workspace, or of all if the name is empty; the oldest first.
+  Result<std::vector<SnapshotRow>> snapshots(const std::string& workspace);
+  Status remove_snapshot(const std::string& id);
+  // Every layer that a snapshot lists or a fork stands on.
+  Result<std::vector<LayerRef>> layers();
+  // The layers that a workspace stands on, whether their snapshot still exists or not.
+  Result<std::vector<LayerRef>> base_layers(const std::string& workspace);
+
+ private:
+  explicit WorkspaceRecords(Database database) : database_(std::move(database)) {}
+  Result<std::vector<LayerRef>> list_layers(const char* sql, const std::string& owner);
+  Status add_layers(const char* sql, const std::string& owner,
+                    const std::vector<LayerRef>& layers);
+  Status run(const char* sql, std::initializer_list<std::string_view> values);
+  Status in_transaction(const std::function<Status()>& work);
+  Database database_;
+};
+
+}  // namespace carrel::storage

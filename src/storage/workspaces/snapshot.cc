@@ -1,0 +1,115 @@
+#include "storage/workspaces/snapshot.h"
+
+#include <fcntl.h>
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "base/files.h"
+#include "storage/state.h"
+#include "storage/workspaces/taking.h"
+
+namespace carrel::storage {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What the tree is compared with, and the layers that are that.
+struct Before {
+  TreeIndex index;
+  std::vector<LayerRef> layers;
+};
+
+Result<Before> look_before(WorkspaceStore& store, const WorkspaceRow& workspace, int directory) {
+  Before before;
+  if (workspace.head.empty() || workspace.head == workspace.base) {
+    CARREL_ASSIGN(before.layers, store.records().base_layers(workspace.name));
+    return before;
+  }
+  CARREL_ASSIGN(const SnapshotRow head, store.find_snapshot(workspace.name, workspace.head));
+  before.index = read_index(directory, "index", head.id);
+  before.layers = head.layers;
+  if (!before.index.snapshot.empty()) {
+    return before;
+  }
+  if (workspace.form == TreeForm::kUpper) {
+    CARREL_ASSIGN(before.layers, store.records().base_layers(workspace.name));
+    return before;
+  }
+  // Without evidence contents are compared by their hashes.
+  CARREL_ASSIGN(Tree tree, store.read_tree(head.layers));
+  for (auto& [path, node] : tree) {
+    ScannedEntry entry;
+    static_cast<TreeEntry&>(entry) = std::move(node.entry);
+    before.index.entries.push_back(std::move(entry));
+  }
+  return before;
+}
+
+// Lets the writers go on once, at the latest when it goes out of scope.
+class Standstill {
+ public:
+  static Result<Standstill> begin(Writers& writers) {
+    CARREL_TRY(writers.freeze());
+    return Standstill(writers);
+  }
+  Standstill(Standstill&& other) noexcept
+      : writers_(std::exchange(other.writers_, nullptr)), began_(other.began_) {}
+  Standstill(const Standstill&) = delete;
+  Standstill& operator=(const Standstill&) = delete;
+  Standstill& operator=(Standstill&&) = delete;
+  ~Standstill() { end(); }
+  void end() {
+    if (writers_ != nullptr) {
+      std::exchange(writers_, nullptr)->thaw();
+      took_ = Clock::now() - began_;
+    }
+  }
+  [[nodiscard]] std::int64_t microseconds() const {
+    return std::chrono::duration_cast<std::chrono::microseconds>(took_).count();
+  }
+
+ private:
+  explicit Standstill(Writers& writers) : writers_(&writers), began_(Clock::now()) {}
+  Writers* writers_;
+  Clock::time_point began_;
+  Clock::duration took_{};
+};
+
+}  // namespace
+
+Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& workspace,
+                                  const std::string& name, Writers& writers) {
+  CARREL_ASSIGN(const UniqueFd directory, store.open_directory(workspace));
+  CARREL_ASSIGN(const UniqueFd tree, open_at(directory.get(), "tree", O_RDONLY | O_DIRECTORY));
+  CARREL_ASSIGN(Before before, look_before(store, workspace, directory.get()));
+  CARREL_ASSIGN(const WorkspaceStore::Draft draft, store.make_layer());
+  CARREL_ASSIGN(Standstill standstill, Standstill::begin(writers));
+  LayerRequest request{tree.get(), workspace.form, before.index, draft.tree.get(),
+                       [&] { standstill.end(); }};
+  CARREL_ASSIGN(TakenLayer taken, take_layer(request));
+  SnapshotRow row;
+  row.id = random_hex(12);
+  row.workspace = workspace.name;
+  row.name = name;
+  row.created_ms = wall_clock_ms();
+  row.frozen_us = standstill.microseconds();
+  row.changed = taken.changes.size();
+  row.bytes = taken.bytes;
+  row.layers = std::move(before.layers);
+  // Without a change the layer would say nothing.
+  if (!taken.changes.empty() || row.layers.empty()) {
+    CARREL_ASSIGN(LayerRef layer, store.finish_layer(draft, taken.changes));
+    row.layers.push_back(std::move(layer));
+  } else {
+    store.drop_layer(draft);
+  }
+  CARREL_TRY(store.records().add_snapshot(row));
+  taken.index.snapshot = row.id;
+  (void)write_index(directory.get(), "index", taken.index);
+  return row;
+}
+
+}  // namespace carrel::storage

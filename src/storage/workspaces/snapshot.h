@@ -1,0 +1,27 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/result.h"
+#include "storage/workspaces/workspace_store.h"
+
+namespace carrel::storage {
+
+// Whoever writes to a workspace, and can be made to stand still.
+class Writers {
+ public:
+  Writers() = default;
+  Writers(const Writers&) = delete;
+  Writers& operator=(const Writers&) = delete;
+  virtual ~Writers() = default;
+  virtual Status freeze() = 0;
+  virtual void thaw() = 0;
+};
+
+// Takes a snapshot of a workspace and returns it: what it says is on disk. The writers stand still
+// while the tree is read and not longer.
+Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& workspace,
+                                  const std::string& name, Writers& writers);
+
+}  // namespace carrel::storage

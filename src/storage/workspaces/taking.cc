@@ -1,0 +1,117 @@
+#include "storage/workspaces/taking.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "storage/workspaces/layer_writer.h"
+
+namespace carrel::storage {
+
+namespace {
+
+// How coarse the clock of a file system may be: what changed this shortly before a walk may have
+// changed again after it without another time.
+constexpr std::int64_t kCoarseNs = 20'000'000;
+
+class Taker {
+ public:
+  explicit Taker(const LayerRequest& request)
+      : request_(request), writer_(request.tree, request.layer) {}
+
+  Status compare(TreeScan& scan) {
+    const std::vector<ScannedEntry>& before = request_.before.entries;
+    auto old = before.begin();
+    for (ScannedEntry& now : scan.entries) {
+      while (old != before.end() && comes_before(old->path, now.path)) {
+        CARREL_TRY(gone(*old++));
+      }
+      const bool known = old != before.end() && old->path == now.path;
+      CARREL_TRY(known ? both(*old, now) : changed(now));
+      old += known ? 1 : 0;
+    }
+    while (old != before.end()) {
+      CARREL_TRY(gone(*old++));
+    }
+    return {};
+  }
+
+  Status finish() { return writer_.finish(); }
+  [[nodiscard]] std::uint64_t bytes() const { return writer_.bytes(); }
+  std::vector<TreeEntry> take() { return std::move(changes_); }
+
+ private:
+  Status gone(const ScannedEntry& old) {
+    // What was below something that is gone or no directory any more is gone with it.
+    if (old.kind == EntryKind::kGone || (!replaced_.empty() && lies_in(old.path, replaced_))) {
+      return {};
+    }
+    replaced_ = old.path;
+    ScannedEntry entry;
+    entry.path = old.path;
+    entry.kind = EntryKind::kGone;
+    return changed(entry);
+  }
+
+  Status both(const ScannedEntry& old, ScannedEntry& now) {
+    if (old.kind == EntryKind::kDirectory && now.kind != EntryKind::kDirectory) {
+      replaced_ = now.path;
+    }
+    if (old.kind != now.kind || old.mode != now.mode || old.target != now.target ||
+        old.opaque != now.opaque || old.size != now.size || old.mtime_ns != now.mtime_ns) {
+      return changed(now);
+    }
+    if (now.kind != EntryKind::kFile) {
+      return {};
+    }
+    now.hash = old.hash;
+    const bool certain = old.evidence == now.evidence &&
+                         now.evidence.ctime_ns < request_.before.began_ns - kCoarseNs &&
+                         now.mtime_ns < request_.before.began_ns - kCoarseNs;
+    if (certain) {
+      return {};
+    }
+    CARREL_ASSIGN(const ContentHash hash, hash_synced(request_.tree, now.path));
+    return hash == old.hash ? Status{} : changed(now);
+  }
+
+  Status changed(ScannedEntry& now) {
+    CARREL_TRY(writer_.add(now));
+    // One more name of a file that was copied just now has its hash.
+    if (now.kind == EntryKind::kFile && !now.target.empty()) {
+      const auto first = std::lower_bound(
+          changes_.begin(), changes_.end(), now.target,
+          [](const TreeEntry& entry, const std::string& path) {
+            return comes_before(entry.path, path);
+          });
+      now.hash = first != changes_.end() && first->path == now.target ? first->hash : now.hash;
+    }
+    changes_.push_back(now);
+    return {};
+  }
+
+  const LayerRequest& request_;
+  LayerWriter writer_;
+  std::vector<TreeEntry> changes_;
+  std::string replaced_;
+};
+
+}  // namespace
+
+Result<TakenLayer> take_layer(const LayerRequest& request) {
+  TakenLayer layer;
+  CARREL_ASSIGN(TreeScan scan, scan_tree(request.tree, request.form));
+  Taker taker(request);
+  CARREL_TRY(taker.compare(scan));
+  if (request.read) {
+    request.read();
+  }
+  CARREL_TRY(taker.finish());
+  layer.changes = taker.take();
+  layer.bytes = taker.bytes();
+  layer.left_out = scan.left_out;
+  layer.index.began_ns = scan.began_ns;
+  layer.index.entries = std::move(scan.entries);
+  return layer;
+}
+
+}  // namespace carrel::storage

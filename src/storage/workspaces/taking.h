@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "base/result.h"
+#include "storage/workspaces/tree_index.h"
+#include "storage/workspaces/tree_scan.h"
+
+namespace carrel::storage {
+
+// What a snapshot adds to the one before it.
+struct TakenLayer {
+  std::vector<TreeEntry> changes;
+  TreeIndex index;          // of the tree as it is now; the snapshot's id is left empty
+  std::uint64_t bytes = 0;  // copied
+  std::uint64_t left_out = 0;
+};
+
+struct LayerRequest {
+  int tree = -1;
+  TreeForm form = TreeForm::kPlain;
+  const TreeIndex& before;
+  int layer = -1;              // an empty directory
+  std::function<void()> read;  // called when the tree is not needed any more
+};
+
+// Compares the tree with what it was before and copies what differs into the layer, which is on
+// disk afterwards. Nobody may write to the tree until `read` is called.
+Result<TakenLayer> take_layer(const LayerRequest& request);
+
+}  // namespace carrel::storage

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "storage/workspaces/tree_entry.h"
+
+namespace carrel::storage {
+
+// What the tree of a workspace was when its last snapshot was taken, with the evidence for it. A
+// cache: one that is missing, damaged or of another snapshot only costs time.
+struct TreeIndex {
+  std::string snapshot;  // its id
+  std::int64_t began_ns = 0;
+  std::vector<ScannedEntry> entries;  // in the order of comes_before()
+};
+
+std::string index_to_bytes(const TreeIndex& index);
+// kInvalid when the bytes are no whole index.
+Result<TreeIndex> index_from_bytes(std::string_view bytes);
+
+// The index in the file `name` of a directory; empty when there is none that can be used.
+TreeIndex read_index(int directory, const std::string& name, const std::string& snapshot);
+// Not synced: see above.
+Status write_index(int directory, const std::string& name, const TreeIndex& index);
+
+}  // namespace carrel::storage

@@ -1,0 +1,256 @@
+#include "storage/workspaces/workspace_store.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "base/files.h"
+#include "base/sha256.h"
+#include "storage/state.h"
+
+namespace carrel::storage {
+
+namespace {
+
+constexpr std::size_t kMaxChanges = 1U << 30;
+
+// A directory of the store. As root those whose ids the workload has pass through it.
+Result<UniqueFd> open_private(int dir, const std::string& name) {
+  const mode_t mode = ::geteuid() == 0 ? 0711 : 0700;
+  if (::mkdirat(dir, name.c_str(), mode) != 0 && errno != EEXIST) {
+    return system_error("make '" + name + "'");
+  }
+  return open_at(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+}
+
+bool is_locked(int dir, const std::string& name) {
+  const UniqueFd fd(::openat(dir, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  return fd.valid() && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0;
+}
+
+Status lock_whole(int fd, int how, const std::string& what) {
+  while (::flock(fd, how) != 0) {
+    if (errno == EWOULDBLOCK) {
+      return Error{Code::kConflict, 0, what, {}};
+    }
+    if (errno != EINTR) {
+      return system_error("lock a workspace");
+    }
+  }
+  return {};
+}
+
+// A lock on a directory of the store that ends with its scope.
+class Held {
+ public:
+  static Result<Held> take(int fd, int how) {
+    CARREL_TRY(lock_whole(fd, how, "somebody else is at work"));
+    return Held(fd);
+  }
+  Held(Held&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  Held& operator=(Held&&) = delete;
+  ~Held() {
+    if (fd_ >= 0) {
+      ::flock(fd_, LOCK_UN);
+    }
+  }
+
+ private:
+  explicit Held(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+Error no_such_workspace(const std::string& name) {
+  return Error{Code::kNotFound, 0, "Workspace " + name + " not found", "see 'carrel workspace ls'"};
+}
+
+}  // namespace
+
+Result<WorkspaceStore> WorkspaceStore::open(const Home& home) {
+  CARREL_ASSIGN(WorkspaceRecords records, WorkspaceRecords::open(home));
+  WorkspaceStore store(home, std::move(records));
+  CARREL_ASSIGN(store.workspaces_, open_private(home.directory(), "workspaces"));
+  CARREL_ASSIGN(store.layers_, open_private(home.directory(), "layers"));
+  return store;
+}
+
+Result<WorkspaceRow> WorkspaceStore::find(const std::string& name) {
+  CARREL_ASSIGN(const std::optional<WorkspaceRow> row, records_.find(name));
+  if (!row.has_value()) {
+    return no_such_workspace(name);
+  }
+  return *row;
+}
+
+Result<WorkspaceRow> WorkspaceStore::ensure(const WorkspaceRow& wanted) {
+  CARREL_ASSIGN(const Held held, Held::take(workspaces_.get(), LOCK_SH));
+  if (Status added = records_.add(wanted); !added.ok() && added.error().code != Code::kConflict) {
+    return added.error();
+  }
+  CARREL_ASSIGN(const WorkspaceRow row, find(wanted.name));
+  CARREL_TRY(open_directory(row));
+  return row;
+}
+
+Result<UniqueFd> WorkspaceStore::open_directory(const WorkspaceRow& row) {
+  CARREL_ASSIGN(UniqueFd directory, open_private(workspaces_.get(), row.name));
+  CARREL_TRY(open_private(directory.get(), "stage"));
+  if (row.form == TreeForm::kUpper) {
+    CARREL_TRY(open_private(directory.get(), "work"));
+  }
+  if (::mkdirat(directory.get(), "tree", 0755) == 0) {
+    // As root the files belong to an id of the workspaces' own.
+    if (::geteuid() == 0 && ::fchownat(directory.get(), "tree", kWorkspaceId, kWorkspaceId, 0) != 0 &&
+        errno != EINVAL) {
+      return system_error("give the workspace to its user");
+    }
+  } else if (errno != EEXIST) {
+    return system_error("make the workspace '" + row.name + "'");
+  }
+  return directory;
+}
+
+Result<UniqueFd> WorkspaceStore::lock(const UniqueFd& directory) {
+  CARREL_ASSIGN(UniqueFd file, open_at(directory.get(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+  CARREL_TRY(lock_whole(file.get(), LOCK_EX, ""));
+  return file;
+}
+
+Result<UniqueFd> WorkspaceStore::use(const WorkspaceRow& row, Sharing sharing) {
+  CARREL_ASSIGN(const UniqueFd directory, open_directory(row));
+  CARREL_ASSIGN(UniqueFd file, open_at(directory.get(), "use", O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+  CARREL_TRY(lock_whole(file.get(), (sharing == Sharing::kShared ? LOCK_SH : LOCK_EX) | LOCK_NB,
+                        "the workspace '" + row.name + "' is in use"));
+  return file;
+}
+
+Result<SnapshotRow> WorkspaceStore::find_snapshot(const std::string& workspace,
+                                                  const std::string& named) {
+  CARREL_ASSIGN(std::vector<SnapshotRow> rows, records_.snapshots(workspace));
+  const SnapshotRow* found = nullptr;
+  for (const SnapshotRow& row : rows) {
+    if (row.id == named || (!row.name.empty() && row.name == named)) {
+      return row;
+    }
+    if (!named.empty() && row.id.starts_with(named)) {
+      if (found != nullptr) {
+        return Error{Code::kInvalid, 0, "more than one snapshot begins with '" + named + "'", {}};
+      }
+      found = &row;
+    }
+  }
+  if (found == nullptr) {
+    return Error{Code::kNotFound, 0, "Snapshot " + named + " not found",
+                 "see 'carrel workspace history'"};
+  }
+  return *found;
+}
+
+Result<WorkspaceStore::Draft> WorkspaceStore::make_layer() {
+  Draft draft;
+  draft.id = random_hex(24);
+  CARREL_ASSIGN(const Held held, Held::take(layers_.get(), LOCK_SH));
+  CARREL_ASSIGN(draft.directory, open_private(layers_.get(), draft.id));
+  CARREL_TRY(lock_whole(draft.directory.get(), LOCK_EX | LOCK_NB, "a new layer is in use"));
+  if (::mkdirat(draft.directory.get(), "tree", 0755) != 0) {
+    return system_error("make a layer");
+  }
+  CARREL_ASSIGN(draft.tree, open_at(draft.directory.get(), "tree", O_RDONLY | O_DIRECTORY));
+  return draft;
+}
+
+Result<LayerRef> WorkspaceStore::finish_layer(const Draft& draft,
+                                              const std::vector<TreeEntry>& changes) {
+  const std::string text = changes_to_text(changes);
+  CARREL_TRY(replace_file_at(draft.directory.get(), "changes", text, 0400));
+  if (::fsync(draft.directory.get()) != 0 || ::fsync(layers_.get()) != 0) {
+    return system_error("sync a layer");
+  }
+  return LayerRef{draft.id, sha256(text)};
+}
+
+void WorkspaceStore::drop_layer(const Draft& draft) {
+  (void)remove_tree_at(layers_.get(), draft.id);
+}
+
+Result<UniqueFd> WorkspaceStore::open_layer(const std::string& id) {
+  return open_at(layers_.get(), id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+}
+
+Result<std::vector<TreeEntry>> WorkspaceStore::read_changes(const LayerRef& layer) {
+  CARREL_ASSIGN(const UniqueFd directory, open_layer(layer.id));
+  CARREL_ASSIGN(const std::string text, read_file_at(directory.get(), "changes", kMaxChanges));
+  if (sha256(text) != layer.digest) {
+    return Error{Code::kInvalid, 0, "the layer " + layer.id + " is damaged: its list has changed",
+                 "see 'carrel workspace fsck'"};
+  }
+  return changes_from_text(text);
+}
+
+Result<Tree> WorkspaceStore::read_tree(const std::vector<LayerRef>& layers) {
+  Tree tree;
+  for (const LayerRef& layer : layers) {
+    CARREL_ASSIGN(const std::vector<TreeEntry> changes, read_changes(layer));
+    apply_changes(tree, changes, layer.id);
+  }
+  return tree;
+}
+
+// Out of the way at once, and then removed.
+Status WorkspaceStore::discard(const std::string& name) {
+  const std::string gone = "." + random_hex(16);
+  if (::renameat(workspaces_.get(), name.c_str(), workspaces_.get(), gone.c_str()) != 0) {
+    return errno == ENOENT ? Status{} : Status{system_error("remove the workspace '" + name + "'")};
+  }
+  return remove_tree_at(workspaces_.get(), gone);
+}
+
+Status WorkspaceStore::sweep() {
+  {
+    CARREL_ASSIGN(const Held held, Held::take(layers_.get(), LOCK_EX));
+    CARREL_ASSIGN(const std::vector<std::string> all, list_directory(layers_.get()));
+    // Whoever makes a layer holds it until it has its row, so these have theirs or never will.
+    std::vector<std::string> idle;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(idle),
+                 [&](const std::string& id) { return !is_locked(layers_.get(), id); });
+    CARREL_ASSIGN(const std::vector<LayerRef> named, records_.layers());
+    std::set<std::string> needed;
+    for (const LayerRef& layer : named) {
+      needed.insert(layer.id);
+    }
+    for (const std::string& id : idle) {
+      if (!needed.contains(id)) {
+        CARREL_TRY(remove_tree_at(layers_.get(), id));
+      }
+    }
+  }
+  CARREL_ASSIGN(const Held held, Held::take(workspaces_.get(), LOCK_EX));
+  CARREL_ASSIGN(const std::vector<std::string> workspaces, list_directory(workspaces_.get()));
+  for (const std::string& name : workspaces) {
+    CARREL_ASSIGN(const std::optional<WorkspaceRow> row, records_.find(name));
+    if (!row.has_value()) {
+      CARREL_TRY(remove_tree_at(workspaces_.get(), name));
+    }
+  }
+  return {};
+}
+
+Status WorkspaceStore::remove(const std::string& name) {
+  {
+    CARREL_ASSIGN(const Held held, Held::take(workspaces_.get(), LOCK_EX));
+    CARREL_TRY(records_.remove(name));
+    CARREL_TRY(discard(name));
+  }
+  return sweep();
+}
+
+}  // namespace carrel::storage
