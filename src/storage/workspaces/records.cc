@@ -86,6 +86,14 @@ Status WorkspaceRecords::in_transaction(const std::function<Status()>& work) {
   return done;
 }
 
+// The next snapshot of a workspace is compared with the newest that it has left.
+Status WorkspaceRecords::forget_lost_heads() {
+  return run("UPDATE workspaces SET head = coalesce((SELECT id FROM snapshots WHERE workspace = "
+             "workspaces.name ORDER BY created_ms DESC, rowid DESC LIMIT 1), '') WHERE head <> '' "
+             "AND head NOT IN (SELECT id FROM snapshots)",
+             {});
+}
+
 Status WorkspaceRecords::add_layers(const char* sql, const std::string& owner,
                                     const std::vector<LayerRef>& layers) {
   std::int64_t position = 0;
@@ -172,7 +180,8 @@ Status WorkspaceRecords::remove(const std::string& name) {
                    {name}));
     CARREL_TRY(run("DELETE FROM snapshots WHERE workspace = ?", {name}));
     CARREL_TRY(run("DELETE FROM workspace_layers WHERE workspace = ?", {name}));
-    return run("DELETE FROM workspaces WHERE name = ?", {name});
+    CARREL_TRY(run("DELETE FROM workspaces WHERE name = ?", {name}));
+    return forget_lost_heads();
   });
 }
 
@@ -247,10 +256,7 @@ Status WorkspaceRecords::remove_snapshot(const std::string& id) {
   return in_transaction([&]() -> Status {
     CARREL_TRY(run("DELETE FROM snapshot_layers WHERE snapshot = ?", {id}));
     CARREL_TRY(run("DELETE FROM snapshots WHERE id = ?", {id}));
-    // The next one is compared with the newest that is left.
-    return run("UPDATE workspaces SET head = coalesce((SELECT id FROM snapshots WHERE workspace = "
-               "workspaces.name ORDER BY created_ms DESC, rowid DESC LIMIT 1), '') WHERE head = ?",
-               {id});
+    return forget_lost_heads();
   });
 }
 

@@ -79,6 +79,7 @@ class WorkspaceRecords {
   Status add_layers(const char* sql, const std::string& owner,
                     const std::vector<LayerRef>& layers);
   Status run(const char* sql, std::initializer_list<std::string_view> values);
+  Status forget_lost_heads();
   Status in_transaction(const std::function<Status()>& work);
   Database database_;
 };

@@ -28,7 +28,7 @@ Result<Before> look_before(WorkspaceStore& store, const WorkspaceRow& workspace,
     CARREL_ASSIGN(before.layers, store.records().base_layers(workspace.name));
     return before;
   }
-  CARREL_ASSIGN(const SnapshotRow head, store.find_snapshot(workspace.name, workspace.head));
+  CARREL_ASSIGN(const SnapshotRow head, store.find_snapshot("", workspace.head));
   before.index = read_index(directory, "index", head.id);
   before.layers = head.layers;
   if (!before.index.snapshot.empty()) {

@@ -9,10 +9,6 @@ namespace carrel::storage {
 
 namespace {
 
-// How coarse the clock of a file system may be: what changed this shortly before a walk may have
-// changed again after it without another time.
-constexpr std::int64_t kCoarseNs = 20'000'000;
-
 class Taker {
  public:
   explicit Taker(const LayerRequest& request)
@@ -64,10 +60,7 @@ class Taker {
       return {};
     }
     now.hash = old.hash;
-    const bool certain = old.evidence == now.evidence &&
-                         now.evidence.ctime_ns < request_.before.began_ns - kCoarseNs &&
-                         now.mtime_ns < request_.before.began_ns - kCoarseNs;
-    if (certain) {
+    if (is_certain(old, now, request_.before.began_ns)) {
       return {};
     }
     CARREL_ASSIGN(const ContentHash hash, hash_synced(request_.tree, now.path));

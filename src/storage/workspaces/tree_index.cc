@@ -75,6 +75,13 @@ Error damaged() { return Error{Code::kInvalid, 0, "the index of the workspace is
 
 }  // namespace
 
+bool is_certain(const ScannedEntry& before, const ScannedEntry& now, std::int64_t began_ns) {
+  constexpr std::int64_t kCoarseNs = 20'000'000;
+  return before.kind == EntryKind::kFile && before.kind == now.kind && before.size == now.size &&
+         before.mtime_ns == now.mtime_ns && before.evidence == now.evidence &&
+         now.evidence.ctime_ns < began_ns - kCoarseNs && now.mtime_ns < began_ns - kCoarseNs;
+}
+
 std::string index_to_bytes(const TreeIndex& index) {
   Out out;
   out.bytes_.reserve(64 + index.entries.size() * 128);

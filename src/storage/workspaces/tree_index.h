@@ -16,6 +16,11 @@ struct TreeIndex {
   std::vector<ScannedEntry> entries;  // in the order of comes_before()
 };
 
+// Whether a file that was `before` in a walk that began at `began_ns` has the same contents `now`.
+// Clocks of file systems are coarse: what changed shortly before that walk may have changed again
+// after it without another time.
+bool is_certain(const ScannedEntry& before, const ScannedEntry& now, std::int64_t began_ns);
+
 std::string index_to_bytes(const TreeIndex& index);
 // kInvalid when the bytes are no whole index.
 Result<TreeIndex> index_from_bytes(std::string_view bytes);

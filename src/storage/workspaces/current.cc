@@ -1,0 +1,64 @@
+#include "storage/workspaces/current.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/files.h"
+#include "storage/workspaces/layer_writer.h"
+#include "storage/workspaces/tree_index.h"
+
+namespace carrel::storage {
+
+namespace {
+
+// The hashes of all files of a scan.
+Status fill_hashes(int tree, const TreeIndex& index, std::vector<ScannedEntry>& entries) {
+  auto known = index.entries.begin();
+  for (ScannedEntry& entry : entries) {
+    while (known != index.entries.end() && comes_before(known->path, entry.path)) {
+      ++known;
+    }
+    if (entry.kind != EntryKind::kFile) {
+      continue;
+    }
+    const bool same = known != index.entries.end() && known->path == entry.path;
+    if (same && is_certain(*known, entry, index.began_ns)) {
+      entry.hash = known->hash;
+      continue;
+    }
+    CARREL_ASSIGN(entry.hash, hash_synced(tree, entry.path));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Tree> current_tree(WorkspaceStore& store, const WorkspaceRow& workspace) {
+  CARREL_ASSIGN(const UniqueFd directory, store.open_directory(workspace));
+  CARREL_ASSIGN(const UniqueFd top, open_at(directory.get(), "tree", O_RDONLY | O_DIRECTORY));
+  CARREL_ASSIGN(TreeScan scan, scan_tree(top.get(), workspace.form));
+  CARREL_TRY(fill_hashes(top.get(), read_index(directory.get(), "index", workspace.head),
+                         scan.entries));
+  CARREL_ASSIGN(const std::vector<LayerRef> base, store.records().base_layers(workspace.name));
+  CARREL_ASSIGN(Tree tree, store.read_tree(base));
+  std::vector<TreeEntry> changes(std::make_move_iterator(scan.entries.begin()),
+                                 std::make_move_iterator(scan.entries.end()));
+  apply_changes(tree, changes, "");
+  return tree;
+}
+
+Result<UniqueFd> open_contents(WorkspaceStore& store, const WorkspaceRow& workspace,
+                               const TreeNode& node) {
+  UniqueFd above;
+  if (node.layer.empty()) {
+    CARREL_ASSIGN(above, store.open_directory(workspace));
+  } else {
+    CARREL_ASSIGN(above, store.open_layer(node.layer));
+  }
+  CARREL_ASSIGN(const UniqueFd top, open_at(above.get(), "tree", O_RDONLY | O_DIRECTORY));
+  return open_below(top.get(), node.entry.path, O_RDONLY | O_NONBLOCK);
+}
+
+}  // namespace carrel::storage

@@ -1,0 +1,268 @@
+#include "storage/workspaces/restore.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "base/files.h"
+#include "storage/workspaces/current.h"
+#include "storage/workspaces/layer_writer.h"
+#include "storage/workspaces/tree_index.h"
+
+namespace carrel::storage {
+
+namespace {
+
+Error restore_error(const std::string& path) { return system_error("restore '" + path + "'"); }
+
+// Makes one tree into another.
+class Restorer {
+ public:
+  Restorer(WorkspaceStore& store, const WorkspaceRow& workspace, const SnapshotRow& snapshot)
+      : store_(store), workspace_(workspace), snapshot_(snapshot) {}
+
+  // Copies what will be needed beside the tree, and checks it.
+  Status prepare() {
+    CARREL_ASSIGN(directory_, store_.open_directory(workspace_));
+    CARREL_ASSIGN(top_, open_at(directory_.get(), "tree", O_RDONLY | O_DIRECTORY));
+    CARREL_TRY(remove_tree_at(directory_.get(), "stage"));
+    CARREL_ASSIGN(directory_, store_.open_directory(workspace_));
+    CARREL_ASSIGN(stage_, open_at(directory_.get(), "stage", O_RDONLY | O_DIRECTORY));
+    CARREL_ASSIGN(now_, current_tree(store_, workspace_));
+    CARREL_ASSIGN(wanted_, store_.read_tree(snapshot_.layers));
+    for (const auto& [path, node] : wanted_) {
+      if (node.entry.kind == EntryKind::kFile && node.entry.target.empty() && !is_there(node)) {
+        CARREL_TRY(stage_file(path, node));
+      }
+    }
+    return ::syncfs(stage_.get()) == 0 ? Status{} : Status{system_error("sync the workspace")};
+  }
+
+  // Moves it into place. To be done again after a crash, from prepare() on.
+  Status apply() {
+    CARREL_TRY(remove_unwanted());
+    std::size_t staged = 0;
+    for (const auto& [path, node] : wanted_) {
+      const bool moves = staged < staged_.size() && staged_[staged] == path;
+      CARREL_TRY(place(path, node, moves ? std::to_string(staged) : std::string()));
+      staged += moves ? 1 : 0;
+    }
+    for (auto at = wanted_.rbegin(); at != wanted_.rend(); ++at) {
+      if (at->second.entry.kind == EntryKind::kDirectory) {
+        CARREL_ASSIGN(const UniqueFd directory,
+                      open_below(top_.get(), at->first, O_RDONLY | O_DIRECTORY));
+        if (::fchmod(directory.get(), at->second.entry.mode) != 0) {
+          return restore_error(at->first);
+        }
+        CARREL_TRY(set_times(directory.get(), at->second.entry.mtime_ns, at->first));
+      }
+    }
+    return ::syncfs(top_.get()) == 0 ? Status{} : Status{system_error("sync the workspace")};
+  }
+
+  // The hashes are known: only the evidence has to be looked at.
+  void write_new_index() {
+    auto scan = scan_tree(top_.get(), TreeForm::kPlain);
+    if (!scan.ok()) {
+      return;
+    }
+    for (ScannedEntry& entry : scan->entries) {
+      const auto known = wanted_.find(entry.path);
+      if (known == wanted_.end() || known->second.entry.kind != entry.kind) {
+        return;
+      }
+      entry.hash = known->second.entry.hash;
+    }
+    TreeIndex index;
+    index.snapshot = snapshot_.id;
+    index.began_ns = scan->began_ns;
+    index.entries = std::move(scan->entries);
+    (void)write_index(directory_.get(), "index", index);
+  }
+
+ private:
+  // Whether the tree has this file already, and no other name of it is to become another file.
+  [[nodiscard]] bool is_there(const TreeNode& node) const {
+    const auto found = now_.find(node.entry.path);
+    return found != now_.end() && found->second.entry.kind == node.entry.kind &&
+           found->second.entry.hash == node.entry.hash &&
+           found->second.entry.target == node.entry.target;
+  }
+
+  Status stage_file(const std::string& path, const TreeNode& node) {
+    CARREL_ASSIGN(const UniqueFd contents, open_contents(store_, workspace_, node));
+    CARREL_ASSIGN(const UniqueFd copy, open_at(stage_.get(), std::to_string(staged_.size()),
+                                               O_WRONLY | O_CREAT | O_EXCL, 0600));
+    CARREL_ASSIGN(const ContentHash hash, copy_hashed(contents.get(), copy.get(), path));
+    if (hash != node.entry.hash) {
+      return Error{Code::kInvalid, 0,
+                   "the snapshot " + snapshot_.id + " is damaged: '" + path + "' has changed",
+                   "nothing was restored"};
+    }
+    struct stat top{};
+    if (::fstat(top_.get(), &top) != 0 ||
+        (top.st_uid != ::geteuid() && ::fchown(copy.get(), top.st_uid, top.st_gid) != 0) ||
+        ::fchmod(copy.get(), node.entry.mode) != 0) {
+      return restore_error(path);
+    }
+    CARREL_TRY(set_times(copy.get(), node.entry.mtime_ns, path));
+    staged_.push_back(path);
+    return {};
+  }
+
+  Status remove_unwanted() {
+    for (auto at = now_.rbegin(); at != now_.rend(); ++at) {
+      const auto wanted = wanted_.find(at->first);
+      const bool stays = wanted != wanted_.end() &&
+                         (wanted->second.entry.kind == EntryKind::kDirectory) ==
+                             (at->second.entry.kind == EntryKind::kDirectory);
+      if (stays) {
+        continue;
+      }
+      const auto [parent, name] = split_path(at->first);
+      CARREL_ASSIGN(const UniqueFd directory, open_below(top_.get(), parent, O_PATH | O_DIRECTORY));
+      CARREL_TRY(remove_tree_at(directory.get(), name));
+    }
+    return {};
+  }
+
+  Status place(const std::string& path, const TreeNode& node, const std::string& staged) {
+    const TreeEntry& entry = node.entry;
+    const auto [above, name] = split_path(path);
+    CARREL_ASSIGN(const UniqueFd parent, open_below(top_.get(), above, O_PATH | O_DIRECTORY));
+    switch (entry.kind) {
+      case EntryKind::kDirectory:
+        return make_directory(parent.get(), name, path);
+      case EntryKind::kFile:
+        if (!staged.empty()) {
+          return move(staged, parent.get(), name, path);
+        }
+        return entry.target.empty() ? touch(path, entry) : link(parent.get(), name, entry);
+      case EntryKind::kLink:
+        return make(parent.get(), name, path, entry, [&] {
+          return ::symlinkat(entry.target.c_str(), stage_.get(), "link");
+        });
+      case EntryKind::kPipe:
+        return make(parent.get(), name, path, entry,
+                    [&] { return ::mknodat(stage_.get(), "link", S_IFIFO | entry.mode, 0); });
+      case EntryKind::kGone:
+        break;
+    }
+    return {};
+  }
+
+  Status give_away(int dir, const char* name, const std::string& path) {
+    struct stat top{};
+    if (::fstat(top_.get(), &top) != 0 ||
+        (top.st_uid != ::geteuid() &&
+         ::fchownat(dir, name, top.st_uid, top.st_gid, AT_SYMLINK_NOFOLLOW) != 0)) {
+      return restore_error(path);
+    }
+    return {};
+  }
+
+  Status make_directory(int parent, const std::string& name, const std::string& path) {
+    if (::mkdirat(parent, name.c_str(), 0700) != 0) {
+      return errno == EEXIST ? Status{} : Status{restore_error(path)};
+    }
+    return give_away(parent, name.c_str(), path);
+  }
+
+  Status move(const std::string& staged, int parent, const std::string& name,
+              const std::string& path) {
+    return ::renameat(stage_.get(), staged.c_str(), parent, name.c_str()) == 0
+               ? Status{}
+               : Status{restore_error(path)};
+  }
+
+  // The contents are right: only the mode and the time may not be.
+  Status touch(const std::string& path, const TreeEntry& entry) {
+    CARREL_ASSIGN(const UniqueFd file, open_below(top_.get(), path, O_RDONLY | O_NONBLOCK));
+    if (::fchmod(file.get(), entry.mode) != 0) {
+      return restore_error(path);
+    }
+    return set_times(file.get(), entry.mtime_ns, path);
+  }
+
+  // One more name of a file that is in its place already, since it comes before this one.
+  Status link(int parent, const std::string& name, const TreeEntry& entry) {
+    return make(parent, name, entry.path, entry, [&] {
+      return ::linkat(top_.get(), entry.target.c_str(), stage_.get(), "link", 0);
+    });
+  }
+
+  template <typename Make>
+  Status make(int parent, const std::string& name, const std::string& path, const TreeEntry& entry,
+              Make make_it) {
+    ::unlinkat(stage_.get(), "link", 0);
+    if (make_it() != 0) {
+      return restore_error(path);
+    }
+    if (entry.kind != EntryKind::kFile) {
+      CARREL_TRY(give_away(stage_.get(), "link", path));
+    }
+    CARREL_TRY(move("link", parent, name, path));
+    ::unlinkat(stage_.get(), "link", 0);  // two names of one file are not moved over each other
+    return {};
+  }
+
+  WorkspaceStore& store_;
+  const WorkspaceRow& workspace_;
+  const SnapshotRow& snapshot_;
+  UniqueFd directory_;
+  UniqueFd top_;
+  UniqueFd stage_;
+  Tree now_;
+  Tree wanted_;
+  std::vector<std::string> staged_;  // the paths of the files in stage/, by their number there
+};
+
+// A fork begins anew over the layers of the snapshot.
+Status restart_fork(WorkspaceStore& store, const WorkspaceRow& workspace,
+                    const SnapshotRow& snapshot) {
+  CARREL_ASSIGN(const UniqueFd directory, store.open_directory(workspace));
+  CARREL_TRY(remove_tree_at(directory.get(), "tree"));
+  CARREL_TRY(remove_tree_at(directory.get(), "work"));
+  CARREL_TRY(remove_tree_at(directory.get(), "index"));
+  CARREL_TRY(store.open_directory(workspace));
+  return store.records().set_base(workspace.name, snapshot.id);
+}
+
+Status carry_out(WorkspaceStore& store, const WorkspaceRow& workspace,
+                 const SnapshotRow& snapshot) {
+  WorkspaceRecords& records = store.records();
+  if (workspace.form == TreeForm::kUpper) {
+    CARREL_TRY(records.set_restoring(workspace.name, snapshot.id));
+    return restart_fork(store, workspace, snapshot);
+  }
+  Restorer restorer(store, workspace, snapshot);
+  CARREL_TRY(restorer.prepare());
+  CARREL_TRY(records.set_restoring(workspace.name, snapshot.id));
+  CARREL_TRY(restorer.apply());
+  CARREL_TRY(records.set_head(workspace.name, snapshot.id));
+  restorer.write_new_index();
+  return {};
+}
+
+}  // namespace
+
+Status restore_snapshot(WorkspaceStore& store, const WorkspaceRow& workspace,
+                        const SnapshotRow& snapshot, Writers& writers) {
+  CARREL_TRY(writers.freeze());
+  const Status done = carry_out(store, workspace, snapshot);
+  writers.thaw();
+  return done;
+}
+
+Status finish_restore(WorkspaceStore& store, const WorkspaceRow& workspace, Writers& writers) {
+  if (workspace.restoring.empty()) {
+    return {};
+  }
+  CARREL_ASSIGN(const SnapshotRow snapshot, store.find_snapshot("", workspace.restoring));
+  return restore_snapshot(store, workspace, snapshot, writers);
+}
+
+}  // namespace carrel::storage
