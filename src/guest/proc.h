@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "guest/runtime.h"
+
 // Reading /proc. What it says is what the workload let it become.
 namespace carrel::guest {
 
@@ -18,10 +20,10 @@ std::size_t read_proc(const char* path, char* buffer, std::size_t size);
 // The same for /proc/PID/NAME.
 std::size_t read_proc(pid_t pid, const char* name, char* buffer, std::size_t size);
 
-// Calls `visit` with the number of each process.
+// Calls `visit` with each entry of the directory that is a number.
 template <typename Visit>
-void each_pid(Visit visit) {
-  DIR* proc = opendir("/proc");
+void each_number(const char* directory, Visit visit) {
+  DIR* proc = opendir(directory);
   if (proc == nullptr) {
     return;
   }
@@ -32,6 +34,20 @@ void each_pid(Visit visit) {
     }
   }
   closedir(proc);
+}
+
+// Calls `visit` with the number of each process.
+template <typename Visit>
+void each_pid(Visit visit) {
+  each_number("/proc", visit);
+}
+
+// And with the number of each thread of one.
+template <typename Visit>
+void each_thread(pid_t pid, Visit visit) {
+  Text<64> path;
+  path.add("/proc/").add_number(static_cast<std::uint64_t>(pid)).add("/task");
+  each_number(path.c_str(), visit);
 }
 
 }  // namespace carrel::guest

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "guest/proc.h"
+#include "guest/runtime.h"
 
 namespace carrel::guest {
 
@@ -56,6 +57,21 @@ bool look_at(pid_t pid, ProcessRow& row) {
     row.state = 'S';
   }
   return true;
+}
+
+// Whether no thread of the process runs: a group stops thread by thread.
+bool stands(pid_t pid) {
+  bool all = true;
+  each_thread(pid, [&](pid_t thread) {
+    char buffer[1024];
+    Text<64> name;
+    name.add("task/").add_number(static_cast<std::uint64_t>(thread)).add("/stat");
+    std::string_view line(buffer, read_proc(pid, name.c_str(), buffer, sizeof buffer));
+    std::size_t at = line.rfind(')');
+    char state = at == std::string_view::npos || at + 2 >= line.size() ? 'X' : line[at + 2];
+    all = all && (state == 'T' || state == 't' || state == 'Z' || state == 'X');
+  });
+  return all;
 }
 
 const ProcessRow* find(const ProcessRow* rows, std::size_t count, pid_t pid) {
@@ -159,6 +175,38 @@ void continue_stopped_children() {
     }
     kill(info.si_pid, SIGCONT);
   }
+}
+
+bool stop_everybody(StoppedBefore& before) {
+  before.count = 0;
+  each_pid([&](pid_t pid) {
+    if (pid > 1 && before.count < StoppedBefore::kMost && is_stopped(pid)) {
+      before.pids[before.count++] = pid;
+    }
+  });
+  for (int round = 0; round < 2000; ++round) {
+    bool all = true;
+    kill(-1, SIGSTOP);
+    each_pid([&](pid_t pid) { all = all && (pid <= 1 || stands(pid)); });
+    if (all) {
+      return true;
+    }
+    struct timespec pause{0, 1'000'000};
+    nanosleep(&pause, nullptr);
+  }
+  return false;
+}
+
+void continue_everybody(const StoppedBefore& before) {
+  each_pid([&](pid_t pid) {
+    bool stays = pid <= 1;
+    for (std::size_t i = 0; i < before.count; ++i) {
+      stays = stays || before.pids[i] == pid;
+    }
+    if (!stays) {
+      kill(pid, SIGCONT);
+    }
+  });
 }
 
 std::uint64_t newest_process(int loadavg) {

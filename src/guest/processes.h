@@ -34,6 +34,17 @@ void end_all_but(const pid_t* minded, std::size_t count, pid_t lost);
 // whoever does it gets no more than one answer for each SIGCHLD, and a loop has an end.
 void continue_stopped_children();
 
+// Processes that were stopped by somebody else before everybody was.
+struct StoppedBefore {
+  static constexpr std::size_t kMost = 64;  // of more, the rest goes on with the others
+  pid_t pids[kMost] = {};
+  std::size_t count = 0;
+};
+// Stops every process but the guest, with all its threads, and waits until they stand; false when
+// one does not within two seconds.
+bool stop_everybody(StoppedBefore& before);
+void continue_everybody(const StoppedBefore& before);
+
 // The newest process of the sandbox, ended or not, from an open /proc/loadavg; 0 when it cannot be
 // told.
 std::uint64_t newest_process(int loadavg);

@@ -7,6 +7,7 @@
 #include "guest/command.h"
 #include "guest/runtime.h"
 #include "guest/shell.h"
+#include "guest/standstill.h"
 
 namespace carrel::guest {
 
@@ -243,6 +244,19 @@ bool take_frame(Guest& guest, std::uint32_t index, const FrameHeader& header,
       std::uint32_t grace = reader.u32();
       return reader.finished() && shut_down(guest, grace);
     }
+    case FrameType::kFreeze: {
+      unsigned char buffer[4];
+      protocol::Writer writer(buffer);
+      writer.u32(static_cast<std::uint32_t>(-begin_standstill(guest, index)));
+      return reader.finished() &&
+             guest.clients[index].send(header.channel, FrameType::kFrozen,
+                                       {reinterpret_cast<const char*>(buffer), writer.size()});
+    }
+    case FrameType::kThaw:
+      if (guest.freezer == index) {
+        end_standstill(guest);
+      }
+      return reader.finished();
     case FrameType::kDetach:
       if (index == 0 && header.channel == 0) {
         guest.released = true;

@@ -15,6 +15,7 @@
 #include "guest/runtime.h"
 #include "guest/shell.h"
 #include "guest/shell_outputs.h"
+#include "guest/standstill.h"
 
 namespace carrel::guest {
 
@@ -51,6 +52,9 @@ void drop(Guest& guest, std::uint32_t index) {
       release_outputs(guest, i);
       pump(guest, i);
     }
+  }
+  if (guest.freezer == index) {
+    end_standstill(guest);
   }
   guest.poller.remove(guest.clients[index].fd());
   guest.clients[index].close();
@@ -114,7 +118,7 @@ void reap(Guest& guest) {
     on_child_end(guest, pid, status);
     on_shell_orphan_end(guest, pid, status);
   }
-  if (!guest.one_shot()) {
+  if (!guest.one_shot() && guest.freezer == kNone) {
     continue_stopped_children();  // the spawner, and minders that outlived theirs
   }
 }

@@ -344,7 +344,7 @@ void on_shell_patience(Guest& guest, std::uint32_t index) {
   shell.patience_us = open_input(guest, shell.command) ? 0 : now_us() + kPatienceUs;
   watch_output(guest, shell.command, 0);
   watch_output(guest, shell.command, 1);
-  if (has_unread(shell) && is_stopped(shell.pid)) {
+  if (guest.freezer == kNone && has_unread(shell) && is_stopped(shell.pid)) {
     kill(shell.pid, SIGCONT);  // it was stopped before this command, by somebody else's job
   }
 }

@@ -8,6 +8,7 @@
 
 #include "guest/client.h"
 #include "guest/poller.h"
+#include "guest/processes.h"
 #include "guest/ring.h"
 #include "guest/root.h"
 #include "protocol/boot.h"
@@ -137,6 +138,8 @@ struct Guest {
   pid_t spawner_pid = 0;
   std::array<int, protocol::kMaxJoin> join{};
   std::uint32_t join_count = 0;
+  std::uint32_t freezer = kNone;  // the client for whom everybody stands still
+  StoppedBefore stopped;
   bool released = false;       // the maker has stored what it made, and may leave
   char* spare_text = nullptr;  // see shell_files.cc
   bool unsettled = false;      // a shell is

@@ -55,6 +55,9 @@ Status check_narrows(const Spec& defaults, const Spec& wanted, std::string_view 
   if (wanted.image != defaults.image) {
     return widens("image");
   }
+  if (wanted.workspace != defaults.workspace) {
+    return widens("workspace");
+  }
   if (wanted.cgroup_parent != defaults.cgroup_parent) {
     return widens("cgroup_parent");
   }

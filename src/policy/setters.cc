@@ -271,9 +271,16 @@ Status refuse_mount(Spec& spec, const Given& given) {
   return not_built(given, "this version gives a sandbox no host directory");
 }
 
-Status refuse_workspace(Spec&, const Given& given) {
+Status set_workspace(Spec& spec, const Given& given) {
   CARREL_TRY(check_name(given));
-  return not_built(given, "a workspace lives and ends with its sandbox in this version");
+  spec.workspace = given.text;
+  return {};
+}
+
+Status set_share_workspace(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(const bool shared, parse_flag(given));
+  spec.workspace_use = shared ? WorkspaceUse::kShared : WorkspaceUse::kAlone;
+  return {};
 }
 
 Status refuse_tier(Spec&, const Given& given) {

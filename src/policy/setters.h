@@ -38,7 +38,8 @@ Status set_allowed_write_paths(Spec& spec, const Given& given);
 // What refuse_mount becomes when backends mount.
 Status set_mount(Spec& spec, const Given& given);
 Status refuse_mount(Spec& spec, const Given& given);
-Status refuse_workspace(Spec& spec, const Given& given);
+Status set_workspace(Spec& spec, const Given& given);
+Status set_share_workspace(Spec& spec, const Given& given);
 Status refuse_tier(Spec& spec, const Given& given);
 
 std::string get_env(const Spec& spec);

@@ -48,6 +48,10 @@ std::string get_cgroup_parent(const Spec& spec) { return spec.cgroup_parent; }
 std::string get_writable_root(const Spec& spec) {
   return spec.root_mode == RootMode::kThrowawayOverlay ? "true" : "false";
 }
+std::string get_workspace(const Spec& spec) { return spec.workspace; }
+std::string get_share_workspace(const Spec& spec) {
+  return spec.workspace_use == WorkspaceUse::kShared ? "true" : "false";
+}
 std::string get_none(const Spec&) { return "none"; }
 std::string get_false(const Spec&) { return "false"; }
 std::string get_true(const Spec&) { return "true"; }
@@ -129,8 +133,11 @@ constexpr std::array kSettings = {
             "show a host folder inside", "",
             kInside, kNotBuilt, kBuilds, setters::refuse_mount, nullptr},
     Setting{"workspace", Names(), ValueKind::kText, "NAME",
-            "keep /workspace under this name", "",
-            kInside, kNotBuilt, kBuilds, setters::refuse_workspace, nullptr},
+            "keep /workspace under this name; made at need", "",
+            kInside, kEverywhere, kBuilds, setters::set_workspace, get_workspace},
+    Setting{"share-workspace", Names(), ValueKind::kFlag, "",
+            "let other sandboxes that say so have the same workspace", "",
+            kInside, kEverywhere, kBuilds, setters::set_share_workspace, get_share_workspace},
     Setting{"tier", Names(), ValueKind::kText, "TIER",
             "limits by one word: low, medium or high", "",
             kLimits, kNotBuilt, kBuilds, setters::refuse_tier, nullptr},

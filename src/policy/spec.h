@@ -33,6 +33,9 @@ struct EnvironmentVariable {
   std::string value;
 };
 
+// Whether others may have the same workspace at the same time, if they say so as well.
+enum class WorkspaceUse { kAlone, kShared };
+
 enum class MountMode { kReadOnly, kReadWrite };
 
 // A host folder or file that is shown inside. Both are absolute; the source is not resolved.
@@ -69,6 +72,8 @@ struct Spec {
   std::vector<Protection> required;
   std::vector<Mount> mounts;  // no target lies in another
   MountGrants mount_grants;
+  std::string workspace;  // the named one that is /workspace; empty: one that goes with the sandbox
+  WorkspaceUse workspace_use = WorkspaceUse::kAlone;
   std::string code;  // source text that is put, read-only, at /workspace/code; empty: none
 };
 

@@ -101,6 +101,9 @@ Spec read(const Json& object) {
       object.at("writable_root").get<bool>() ? RootMode::kThrowawayOverlay : RootMode::kReadOnly;
   spec.image = object.at("image").get<std::string>();
   spec.image_name = object.value("image_name", "");
+  spec.workspace = object.value("workspace", "");
+  spec.workspace_use = object.value("share_workspace", false) ? WorkspaceUse::kShared
+                                                              : WorkspaceUse::kAlone;
   spec.workdir = object.at("workdir").get<std::string>();
   spec.user = object.at("user").get<std::string>();
   spec.hostname = object.at("hostname").get<std::string>();
@@ -136,6 +139,10 @@ std::string spec_to_json(const Spec& spec, Values values) {
   object["image"] = spec.image;
   if (!spec.image_name.empty()) {
     object["image_name"] = spec.image_name;
+  }
+  if (!spec.workspace.empty()) {
+    object["workspace"] = spec.workspace;
+    object["share_workspace"] = spec.workspace_use == WorkspaceUse::kShared;
   }
   object["workdir"] = spec.workdir;
   object["user"] = spec.user;

@@ -32,6 +32,8 @@ enum class FrameType : std::uint16_t {
   kBoot = 13,        // the second
   kNursery = 15,     // the first frame to a guest that is to make others: see boot.h
   kSpawn = 16,       // to that one: make one
+  kFreeze = 24,      // everybody stands still until kThaw, or until the client leaves
+  kThaw = 25,
   // Guest to host.
   kWelcome = 64,     // version, sandbox id
   kStarted = 65,     // u64 command id, u32 pid
@@ -45,6 +47,7 @@ enum class FrameType : std::uint16_t {
   kBootFailed = 72,  // u32 errno, text: which step, and of what
   kSpawned = 74,     // from a nursery, on the new guest's stream: u32 errno; without one comes the
                      // new process's descriptor
+  kFrozen = 88,      // u32 errno: zero when everybody stands
 };
 
 // No frame is larger. A command's text and environment are far below; output is sent in pieces.

@@ -1,0 +1,66 @@
+#include <nlohmann/json.hpp>
+
+#include "cli/context.h"
+#include "cli/output.h"
+#include "cli/snapshot_text.h"
+#include "cli/workspace_target.h"
+#include "storage/workspaces/restore.h"
+#include "storage/workspaces/snapshot.h"
+
+namespace carrel::cli {
+
+using Json = nlohmann::ordered_json;
+
+std::string snapshot_json(const storage::SnapshotRow& row) {
+  return Json{{"id", row.id},
+              {"workspace", row.workspace},
+              {"name", row.name},
+              {"created_ms", row.created_ms},
+              {"frozen_us", row.frozen_us},
+              {"changed", row.changed},
+              {"copied_bytes", row.bytes},
+              {"layers", row.layers.size()}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+int snapshot_command(const Context& context) {
+  auto target = open_workspace_target(std::string(context.arguments.operands.front()));
+  if (!target.ok()) {
+    return fail(context, target.error());
+  }
+  WorkspaceTarget& at = **target;
+  auto taken = storage::take_snapshot(
+      *at.store, at.row, std::string(context.arguments.value(OptionId::kSnapshotName).value_or("")),
+      *at.writers);
+  if (!taken.ok()) {
+    return fail(context, taken.error());
+  }
+  print((context.json() ? snapshot_json(taken.value()) : taken->id) + "\n");
+  return 0;
+}
+
+int restore_command(const Context& context) {
+  auto target = open_workspace_target(std::string(context.arguments.operands[0]));
+  if (!target.ok()) {
+    return fail(context, target.error());
+  }
+  WorkspaceTarget& at = **target;
+  auto snapshot = at.store->find_snapshot("", std::string(context.arguments.operands[1]));
+  if (!snapshot.ok()) {
+    return fail(context, snapshot.error());
+  }
+  if (at.row.form == storage::TreeForm::kUpper && !at.boxes.empty()) {
+    return fail(context, Error{Code::kConflict, 0,
+                               "the workspace '" + at.row.name +
+                                   "' is a fork, and cannot be restored while a sandbox runs in it",
+                               "end it first: carrel rm " + at.boxes.front().id});
+  }
+  Status done = storage::restore_snapshot(*at.store, at.row, snapshot.value(), *at.writers);
+  if (!done.ok()) {
+    return fail(context, done.error());
+  }
+  print((context.json() ? snapshot_json(snapshot.value()) : snapshot->id) + "\n");
+  return 0;
+}
+
+}  // namespace carrel::cli

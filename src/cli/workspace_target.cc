@@ -1,0 +1,89 @@
+#include "cli/workspace_target.h"
+
+#include <utility>
+
+#include "backends/native/remains.h"
+#include "policy/spec_json.h"
+#include "storage/state.h"
+#include "storage/workspaces/restore.h"
+#include "storage/workspaces/rights.h"
+
+namespace carrel::cli {
+
+namespace {
+
+Result<std::string> workspace_named(const storage::Home& home, const std::string& named) {
+  auto box = storage::find_box(home, named);
+  if (!box.ok()) {
+    return box.error().code == Code::kNotFound ? Result<std::string>(named)
+                                               : Result<std::string>(box.error());
+  }
+  CARREL_ASSIGN(std::string name, workspace_of(home, box->id));
+  if (name.empty()) {
+    return Error{Code::kInvalid, 0,
+                 "the /workspace of sandbox " + box->id + " goes with it and has no history",
+                 "create one with --workspace NAME"};
+  }
+  return name;
+}
+
+}  // namespace
+
+Result<std::string> workspace_of(const storage::Home& home, const std::string& id) {
+  CARREL_ASSIGN(storage::State state, storage::State::open(home));
+  CARREL_ASSIGN(const std::optional<storage::SandboxRow> row, state.find(id));
+  if (!row.has_value()) {
+    return storage::no_such_box(id);
+  }
+  CARREL_ASSIGN(const policy::Spec spec, policy::spec_from_json(row->spec));
+  return spec.workspace;
+}
+
+Result<std::vector<storage::BoxRecord>> boxes_with(const storage::Home& home,
+                                                   const std::string& workspace) {
+  CARREL_ASSIGN(storage::State state, storage::State::open(home));
+  CARREL_ASSIGN(const std::vector<storage::SandboxRow> rows,
+                state.list(storage::State::Which::kLive));
+  std::vector<storage::BoxRecord> boxes;
+  for (const storage::SandboxRow& row : rows) {
+    auto spec = policy::spec_from_json(row.spec);
+    if (!spec.ok() || spec->workspace != workspace) {
+      continue;
+    }
+    if (auto record = storage::read_record(home, row.id);
+        record.ok() && storage::is_alive(record.value())) {
+      boxes.push_back(std::move(record.value()));
+    }
+  }
+  return boxes;
+}
+
+Result<std::unique_ptr<WorkspaceTarget>> open_workspace_target(const std::string& named) {
+  CARREL_ASSIGN(storage::Home home, storage::Home::open());
+  auto target = std::make_unique<WorkspaceTarget>(std::move(home));
+  native::sweep_boxes(target->home);
+  CARREL_ASSIGN(const std::string name, workspace_named(target->home, named));
+  storage::gain_rights_over_own_files();
+  CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(target->home));
+  target->store.emplace(std::move(store));
+  auto row = target->store->find(name);
+  if (!row.ok()) {
+    if (row.error().code == Code::kNotFound) {
+      row.error().message = "there is no sandbox and no workspace '" + named + "'";
+      row.error().hint = "see 'carrel ls' and 'carrel workspace ls'";
+    }
+    return row.error();
+  }
+  CARREL_ASSIGN(const UniqueFd directory, target->store->open_directory(row.value()));
+  CARREL_ASSIGN(target->lock, target->store->lock(directory));
+  CARREL_ASSIGN(target->row, target->store->find(name));  // as it is under the lock
+  CARREL_ASSIGN(target->boxes, boxes_with(target->home, name));
+  target->writers.emplace(target->home, target->boxes);
+  if (!target->row.restoring.empty()) {
+    CARREL_TRY(storage::finish_restore(*target->store, target->row, *target->writers));
+    CARREL_ASSIGN(target->row, target->store->find(name));
+  }
+  return target;
+}
+
+}  // namespace carrel::cli

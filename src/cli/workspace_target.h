@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/native/standstill.h"
+#include "base/result.h"
+#include "cli/context.h"
+#include "storage/box.h"
+#include "storage/home.h"
+#include "storage/workspaces/workspace_store.h"
+
+namespace carrel::cli {
+
+// A workspace that a command works on, with its lock, and the sandboxes that run in it.
+struct WorkspaceTarget {
+  explicit WorkspaceTarget(storage::Home opened) : home(std::move(opened)) {}
+
+  storage::Home home;
+  std::optional<storage::WorkspaceStore> store;
+  storage::WorkspaceRow row;
+  std::vector<storage::BoxRecord> boxes;
+  UniqueFd lock;
+  std::optional<native::BoxWriters> writers;
+};
+
+// The workspace of the sandbox that the word names, or the workspace of that name. A restore that
+// was interrupted is finished first. Changes what this process may do: see storage/…/rights.h.
+Result<std::unique_ptr<WorkspaceTarget>> open_workspace_target(const std::string& named);
+
+// The long-lived sandboxes that have a workspace.
+Result<std::vector<storage::BoxRecord>> boxes_with(const storage::Home& home,
+                                                   const std::string& workspace);
+
+// The name of the workspace of a sandbox; empty when it has none of its own.
+Result<std::string> workspace_of(const storage::Home& home, const std::string& id);
+
+}  // namespace carrel::cli
