@@ -1,11 +1,15 @@
 #include <unistd.h>
 
+#include <string>
+#include <utility>
+
 #include "backends/native/keeper.h"
 #include "backends/native/keeper_client.h"
 #include "backends/native/remains.h"
 #include "backends/native/workdir.h"
 #include "cli/context.h"
 #include "cli/image_spec.h"
+#include "cli/mounts.h"
 #include "cli/notice.h"
 #include "cli/output.h"
 #include "cli/sandbox_spec.h"
@@ -20,6 +24,10 @@ int create_command(const Context& context) {
   if (!spec.ok()) {
     return fail(context, spec.error());
   }
+  auto trees = open_mounts(context, spec.value());
+  if (!trees.ok()) {
+    return fail(context, trees.error());
+  }
   auto home = storage::Home::open();
   if (!home.ok()) {
     return fail(context, home.error());
@@ -27,6 +35,7 @@ int create_command(const Context& context) {
   native::sweep_boxes(home.value());
   native::CreateRequest request;
   request.spec = std::move(spec.value());
+  request.trees = std::move(trees.value());
   auto image = resolve_image(home.value(), context.arguments, request.spec);
   if (!image.ok()) {
     return fail(context, image.error());
@@ -39,20 +48,22 @@ int create_command(const Context& context) {
     }
     request.lease_ms = static_cast<std::uint64_t>(duration.value().count());
   }
-  auto id = native::create_sandbox(home.value(), request);
+  const std::string name = request.name;
+  const std::string workdir = request.spec.workdir;
+  auto id = native::create_sandbox(home.value(), std::move(request));
   if (!id.ok()) {
     return fail(context, id.error());
   }
   // The default one is part of every sandbox.
-  if (request.spec.workdir != policy::Spec{}.workdir) {
+  if (workdir != policy::Spec{}.workdir) {
     Status entered = native::ensure_workdir(home.value(), id.value());
     if (!entered.ok()) {
       return fail(context, entered.error());
     }
   }
-  print(context.json() ? "{\"id\":" + json_string(id.value()) +
-                             ",\"name\":" + json_string(request.name) + "}\n"
-                       : id.value() + "\n");
+  print(context.json()
+            ? "{\"id\":" + json_string(id.value()) + ",\"name\":" + json_string(name) + "}\n"
+            : id.value() + "\n");
   if (!context.json() && ::isatty(STDERR_FILENO) != 0) {
     if (auto state = storage::State::open(home.value()); state.ok()) {
       if (auto row = state.value().find(id.value()); row.ok() && row.value().has_value()) {

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/native/remains.h"
+#include "base/utf8.h"
 #include "cli/context.h"
 #include "cli/output.h"
 #include "cli/table.h"
@@ -45,7 +46,7 @@ Json settings_json(const std::string& spec_text) {
   auto spec = policy::spec_from_json(spec_text);
   if (spec.ok()) {
     for (const policy::SettingValue& value : policy::dump_settings(spec.value())) {
-      settings[std::string(value.name)] = value.value;
+      settings[std::string(value.name)] = replace_invalid_utf8(value.value);
     }
   }
   return settings;
@@ -107,6 +108,13 @@ int info_command(const Context& context) {
   const Json settings = settings_json(row.spec);
   for (const auto& [name, value] : settings.items()) {
     lines.push_back({name, value.get<std::string>()});
+  }
+  // What is hidden in a mount nobody expects.
+  for (const Json& mount : enforcement) {
+    const std::string name = mount.value("name", "");
+    if (name.starts_with("mount ") && !mount.value("note", "").empty()) {
+      lines.push_back({name, mount.value("note", "")});
+    }
   }
   print(table(lines));
   return 0;

@@ -4,12 +4,12 @@
 
 #include "base/utf8.h"
 #include "cli/context.h"
+#include "cli/mounts.h"
 #include "cli/output.h"
 #include "cli/sandbox_spec.h"
 #include "cli/table.h"
 #include "policy/mount_request.h"
 #include "policy/mounts.h"
-#include "storage/home.h"
 #include "storage/mount_facts.h"
 
 namespace carrel::cli {
@@ -72,9 +72,7 @@ Result<MountDecision> decide(const Arguments& arguments, std::string_view path) 
   if (!spec.ok()) {
     return policy::refused(MountRule::kPolicy, spec.error().to_string());
   }
-  storage::OwnPlaces own;
-  CARREL_ASSIGN(own.state, storage::home_path());
-  own.policy_file = arguments.value(OptionId::kConfig).value_or("");
+  CARREL_ASSIGN(const storage::OwnPlaces own, own_places(arguments));
   CARREL_ASSIGN(const auto forbidden, storage::host_forbidden_paths(own));
   CARREL_ASSIGN(const storage::MountJudge judge, storage::MountJudge::open(forbidden));
   const MountMode mode =

@@ -1,11 +1,13 @@
 #include <unistd.h>
 
 #include <string>
+#include <utility>
 
 #include "backends/native/one_shot.h"
 #include "cli/context.h"
 #include "cli/foreground.h"
 #include "cli/image_spec.h"
+#include "cli/mounts.h"
 #include "cli/notice.h"
 #include "cli/one_shot.h"
 #include "cli/output.h"
@@ -16,12 +18,17 @@ namespace carrel::cli {
 
 int run_in_new_sandbox(const Context& context, const policy::Spec& spec,
                        sandbox::CommandRequest command, int input) {
+  auto trees = open_mounts(context, spec);
+  if (!trees.ok()) {
+    return fail(context, trees.error());
+  }
   auto home = storage::Home::open();
   if (!home.ok()) {
     return fail(context, home.error());
   }
   native::OneShot job;
   job.spec = spec;
+  job.trees = std::move(trees.value());
   auto image = resolve_image(home.value(), context.arguments, job.spec);
   if (!image.ok()) {
     return fail(context, image.error());

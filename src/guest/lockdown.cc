@@ -121,8 +121,15 @@ bool keep_to_processors(std::uint32_t count) {
   return syscall(SYS_sched_setaffinity, 0, static_cast<std::size_t>(size), kept) == 0;
 }
 
-bool allow_path(int ruleset, int directory, std::uint64_t rights) {
-  LandlockPathBeneath rule{rights, directory};
+// A file has fewer rights than a directory; the kernel refuses a rule with others.
+bool allow_path(int ruleset, int path, std::uint64_t rights) {
+  struct stat info {};
+  if (fstat(path, &info) != 0) {
+    return false;
+  }
+  constexpr std::uint64_t kOfFiles =
+      kFsExecute | kFsWriteFile | kFsReadFile | kFsTruncate | kFsIoctlDev;
+  LandlockPathBeneath rule{S_ISDIR(info.st_mode) ? rights : rights & kOfFiles, path};
   return syscall(kLandlockAddRule, ruleset, kLandlockPathBeneath, &rule, 0) == 0;
 }
 

@@ -79,7 +79,8 @@ bool build_room(Guest& guest, Helper& helper, Received& frame, Failure& failure)
   if (!protocol::parse_plan(frame.view(), plan)) {
     return failure.at("read", "the mount plan", -EBADMSG);
   }
-  if (!watch_signals(guest, failure) || !build_root(plan, guest.root, failure)) {
+  if (!watch_signals(guest, failure) ||
+      !build_root(plan, {frame.descriptors, frame.count}, guest.root, failure)) {
     return false;
   }
   helper.detach_host();

@@ -14,7 +14,7 @@ inline constexpr int kControl = 3;  // the stream of its maker
 struct Received {
   char* payload = nullptr;  // of malloc()
   std::size_t size = 0;
-  int descriptors[protocol::kMaxBootDescriptors];
+  int descriptors[protocol::kMaxDescriptors];
   std::size_t count = 0;
 
   [[nodiscard]] std::string_view view() const { return {payload, size}; }

@@ -18,12 +18,13 @@ using namespace kernel::uapi;
 using protocol::MountStep;
 using protocol::StepKind;
 
-bool RootBuilder::build_whole(const protocol::Plan& plan) {
+bool RootBuilder::build_whole(const protocol::Plan& plan, std::span<int> trees) {
+  trees_ = trees;
   // The root is attached last of the staged mounts: what is mounted on top of it would stay
   // reachable as "/..".
-  return leave_host() && follow(plan.own, Pass::kTmpfs) && begin_root() &&
-         follow(plan.shared, Pass::kRest) && follow(plan.alike, Pass::kRest) &&
-         follow(plan.own, Pass::kRest) && enter();
+  return leave_host() && follow(plan.own, Pass::kTrees) && follow(plan.own, Pass::kTmpfs) &&
+         begin_root() && follow(plan.shared, Pass::kRest) && follow(plan.alike, Pass::kRest) &&
+         follow(plan.own, Pass::kRest) && end_trees() && enter();
 }
 
 bool RootBuilder::build_shared(std::string_view shared) {
@@ -79,7 +80,13 @@ bool RootBuilder::follow(std::string_view plan, Pass pass) {
   protocol::PlanReader steps(plan);
   MountStep step;
   while (steps.next(step)) {
-    if ((step.kind == StepKind::kTmpfs) == (pass == Pass::kTmpfs) && !take(step)) {
+    bool followed = true;
+    if (pass == Pass::kTrees) {
+      followed = step.kind != StepKind::kTree || take_tree(step);
+    } else if ((step.kind == StepKind::kTmpfs) == (pass == Pass::kTmpfs)) {
+      followed = take(step);
+    }
+    if (!followed) {
       return false;
     }
   }
@@ -175,6 +182,10 @@ bool RootBuilder::take(const MountStep& step) {
     }
     case StepKind::kReplace:
       return replace_file(step);
+    case StepKind::kTree:
+      return put_tree(step);
+    case StepKind::kMountPoint:
+      return make_mount_point(step);
   }
   return failure_.at("read the mount plan", step.path, -EBADMSG);
 }
@@ -198,9 +209,10 @@ void RootBuilder::forget() {
   }
 }
 
-bool build_root(const protocol::Plan& plan, BuiltRoot& built, Failure& failure) {
+bool build_root(const protocol::Plan& plan, std::span<int> trees, BuiltRoot& built,
+                Failure& failure) {
   RootBuilder builder(plan.staging, built, failure);
-  return builder.build_whole(plan);
+  return builder.build_whole(plan, trees);
 }
 
 bool build_shared(const protocol::Nursery& nursery, Failure& failure) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 #include "guest/failure.h"
@@ -22,7 +23,9 @@ struct BuiltRoot {
 
 // Builds the sandbox's root and moves into it. The host's tree is still mounted on top of it then:
 // see Helper::join(). Needs CAP_SYS_ADMIN in the guest's own user namespace, as the others do.
-bool build_root(const protocol::Plan& plan, BuiltRoot& built, Failure& failure);
+// `trees` are the descriptors that came with the plan; none of them is open afterwards.
+bool build_root(const protocol::Plan& plan, std::span<int> trees, BuiltRoot& built,
+                Failure& failure);
 
 // The same part by part. Builds the shared part and moves into it. CRITICAL: of the host's tree its
 // proc stays, because the kernel lets only those mount a proc who see one.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "guest/failure.h"
@@ -13,17 +14,21 @@ namespace carrel::guest {
 inline constexpr unsigned kCloneTree = 1;  // OPEN_TREE_CLONE
 inline constexpr unsigned kNoFollow = 0x100;
 
-// Follows a mount plan. What is built when is in root.cc, how each step is taken in root_steps.cc.
+// The attributes that the step's flags mean.
+std::uint64_t attributes_of(const protocol::MountStep& step);
+
+// Follows a mount plan. What is built when is in root.cc, how each step is taken in root_steps.cc
+// and root_trees.cc.
 class RootBuilder {
  public:
   RootBuilder(std::string_view staging, BuiltRoot& built, Failure& failure)
       : staging_(staging), built_(built), failure_(failure) {}
-  bool build_whole(const protocol::Plan& plan);
+  bool build_whole(const protocol::Plan& plan, std::span<int> trees);
   bool build_shared(std::string_view shared);
   bool build_further(std::string_view part);
 
  private:
-  enum class Pass { kTmpfs, kRest };
+  enum class Pass { kTrees, kTmpfs, kRest };
   struct Cover {
     int mounted = -1;  // what the others are cloned from
     int next = -1;     // one that is not used yet
@@ -63,6 +68,13 @@ class RootBuilder {
   bool make_read_only(const protocol::MountStep& step);
   bool mount_overlay(const protocol::MountStep& step);
   bool replace_root(const protocol::MountStep& step, int mount);
+  bool make_mount_point(const protocol::MountStep& step);
+
+  // Before anything of the host's is covered, each given tree becomes a detached mount.
+  bool take_tree(const protocol::MountStep& step);
+  int find_again(const protocol::MountStep& step, int given);
+  bool put_tree(const protocol::MountStep& step);
+  bool end_trees();
 
   // The host's tree lies on top of the new root after this, and is detached as a whole.
   bool enter();
@@ -72,6 +84,7 @@ class RootBuilder {
   BuiltRoot& built_;
   Failure& failure_;
   Tree tree_;
+  std::span<int> trees_;
   Name source_;
   Cover empty_file_;
   Cover empty_directory_;

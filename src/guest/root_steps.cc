@@ -24,17 +24,6 @@ bool is_device(int fd, dev_t number) {
   return fstat(fd, &info) == 0 && S_ISCHR(info.st_mode) && info.st_rdev == number;
 }
 
-std::uint64_t attributes(const MountStep& step) {
-  std::uint64_t set = kAttrNoSuid;
-  if ((step.flags & protocol::kStepReadOnly) != 0) {
-    set |= kAttrReadOnly;
-  }
-  if ((step.flags & protocol::kStepNoExec) != 0) {
-    set |= kAttrNoExec;
-  }
-  return set;
-}
-
 // Whether the kernel itself refuses this file to everybody in the sandbox: it belongs to a user
 // and a group of the host that have no id here, so that no capability of the sandbox's counts for
 // it, and it is open to its owner only.
@@ -44,6 +33,17 @@ bool out_of_reach(const struct stat& info) {
 }
 
 }  // namespace
+
+std::uint64_t attributes_of(const MountStep& step) {
+  std::uint64_t set = kAttrNoSuid;
+  if ((step.flags & protocol::kStepReadOnly) != 0) {
+    set |= kAttrReadOnly;
+  }
+  if ((step.flags & protocol::kStepNoExec) != 0) {
+    set |= kAttrNoExec;
+  }
+  return set;
+}
 
 bool RootBuilder::make_file(const MountStep& step) {
   int fd = tree_.make_file(step.mode);
@@ -74,7 +74,7 @@ bool RootBuilder::attach(const MountStep& step, int mount, std::uint64_t set, st
 bool RootBuilder::attach_tmpfs(const MountStep& step) {
   source_.set(step.source);
   return attach(step, open_tree(built_.tmpfs[step.slot], source_.c_str(), kCloneTree),
-                attributes(step), kTmpfsAttributes);
+                attributes_of(step), kTmpfsAttributes);
 }
 
 bool RootBuilder::bind(const MountStep& step) {
@@ -86,7 +86,7 @@ bool RootBuilder::bind(const MountStep& step) {
   if (!make_target(step)) {
     return false;
   }
-  return attach(step, mount, attributes(step) | kAttrNoDev, 0);
+  return attach(step, mount, attributes_of(step) | kAttrNoDev, 0);
 }
 
 // CRITICAL: the node is checked on the descriptor that is mounted, so a planted file or another
@@ -98,7 +98,7 @@ bool RootBuilder::bind_device(const MountStep& step) {
     close(mount);
     return failure_.at("check device", step.source, -ENODEV);
   }
-  return make_target(step) && attach(step, mount, attributes(step), 0);
+  return make_target(step) && attach(step, mount, attributes_of(step), 0);
 }
 
 bool RootBuilder::mount_proc(const MountStep& step) {
@@ -258,7 +258,7 @@ bool RootBuilder::mount_overlay(const MountStep& step) {
   if (step.path.empty()) {  // the root itself
     return replace_root(step, mount);
   }
-  return make_target(step) && attach(step, mount, attributes(step), kTmpfsAttributes);
+  return make_target(step) && attach(step, mount, attributes_of(step), kTmpfsAttributes);
 }
 
 // From here on the plan builds on `mount` instead of on the empty tmpfs.

@@ -1,5 +1,6 @@
 #include "policy/syscalls.h"
 
+#include <fcntl.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
@@ -31,6 +32,8 @@ using kernel::Verdict;
 
 constexpr SeccompAction kRefuse = kernel::fail_with(EPERM);
 constexpr SeccompAction kAbsent = kernel::fail_with(ENOSYS);
+// The bits of open's flags that make a file; O_TMPFILE has that of directories, too.
+constexpr std::uint32_t kMakesFile = O_CREAT | (O_TMPFILE & ~O_DIRECTORY);
 
 Verdict allowed_if(Condition condition) {
   return Verdict{kRefuse, {Clause{{std::move(condition)}, kAllowCall}}};
@@ -171,6 +174,37 @@ SyscallRules workload_syscalls() {
   protect_first_process(rules);
   restrict_self_control(rules);
   restrict_file_types(rules);
+  return rules;
+}
+
+SyscallRules without_set_id(SyscallRules rules) {
+  constexpr std::uint32_t kSetId = S_ISUID | S_ISGID;
+  const auto plain_mode = [](Argument mode) { return masked_one_of(mode, kSetId, {0}); };
+  rules.set(SYS_fchmod, allowed_if(plain_mode(Argument::kSecond)));
+  rules.set(SYS_fchmodat, allowed_if(plain_mode(Argument::kThird)));
+  rules.set(SYS_fchmodat2, allowed_if(plain_mode(Argument::kThird)));
+  // The mode means something only where a file is made; else it is whatever was in the register.
+  const auto opened = [&](Argument flags, Argument mode) {
+    return Verdict{kRefuse,
+                   {Clause{{masked_one_of(flags, kMakesFile, {0})}, kAllowCall},
+                    Clause{{plain_mode(mode)}, kAllowCall}}};
+  };
+  rules.set(SYS_openat, opened(Argument::kThird, Argument::kFourth));
+  const auto node = [&](Argument mode) {
+    return Verdict{
+        kRefuse,
+        {Clause{{masked_one_of(mode, S_IFMT, {0, S_IFREG, S_IFIFO, S_IFSOCK}), plain_mode(mode)},
+                kAllowCall}}};
+  };
+  rules.set(SYS_mknodat, node(Argument::kThird));
+#if defined(__x86_64__)
+  rules.set(SYS_chmod, allowed_if(plain_mode(Argument::kSecond)));
+  rules.set(SYS_creat, allowed_if(plain_mode(Argument::kSecond)));
+  rules.set(SYS_open, opened(Argument::kSecond, Argument::kThird));
+  rules.set(SYS_mknod, node(Argument::kSecond));
+#endif
+  // Its mode is behind a pointer.
+  rules.set(SYS_openat2, Verdict{kAbsent, {}});
   return rules;
 }
 

@@ -12,6 +12,10 @@ namespace carrel::policy {
 // For the commands that nobody has read.
 kernel::SyscallRules workload_syscalls();
 
+// What a command may not do where its files outlive it on the host: give a file the rights of its
+// owner or its group. The host would honour that, and the mounts' own nosuid counts only inside.
+kernel::SyscallRules without_set_id(kernel::SyscallRules rules);
+
 // The same with ptrace and the reading and writing of another process's memory, for debuggers. It
 // is safe only in a PID namespace of its own, with a first process that is not dumpable.
 kernel::SyscallRules debug_syscalls();

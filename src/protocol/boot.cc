@@ -26,8 +26,9 @@ bool parse_step(Reader& plan, MountStep& step) {
   step.count = plan.u64();
   step.path = plan.text(kMaxPath);
   step.source = plan.bytes(kMaxPlan);
-  if (kind < 1 || kind > 15 || (step.flags & ~std::uint32_t{kStepAllFlags}) != 0 ||
-      step.mode > 07777 || step.slot >= kMaxTmpfs) {
+  const std::size_t slots = step.kind == StepKind::kTree ? kMaxTrees : kMaxTmpfs;
+  if (kind < 1 || kind > 17 || (step.flags & ~std::uint32_t{kStepAllFlags}) != 0 ||
+      step.mode > 07777 || step.slot >= slots) {
     plan.fail();
   }
   return plan.ok();

@@ -13,12 +13,15 @@
 // weaker sandbox.
 namespace carrel::protocol {
 
-inline constexpr std::size_t kMaxSteps = 256;
+inline constexpr std::size_t kMaxSteps = 40'000;  // each thing that is hidden in a tree is one
 inline constexpr std::size_t kMaxPlan = 3U << 20;  // the source text of `carrel code` is in it
 inline constexpr std::size_t kMaxFilter = 32U << 10;
 inline constexpr std::size_t kMaxTmpfs = 4;
 inline constexpr std::size_t kMaxJoin = 12;  // as many as there are kinds of control groups
 inline constexpr std::size_t kMaxBootDescriptors = 1 + 2 * kMaxJoin;  // and the listener
+inline constexpr std::size_t kMaxTrees = 32;        // that come with a plan
+inline constexpr std::size_t kMaxDescriptors = 32;  // of one message
+static_assert(kMaxBootDescriptors <= kMaxDescriptors && kMaxTrees <= kMaxDescriptors);
 inline constexpr std::size_t kIdSize = 36;  // a sandbox id is a UUID in text form
 
 // Whose clocks a sandbox has: not every kernel has time namespaces.
@@ -42,6 +45,11 @@ enum class StepKind : std::uint8_t {
   kOverlay = 13,   // the host's directory `source` under a throw-away upper from `slot`, at `path`
   kSealRoot = 14,  // make the root itself read-only
   kReplace = 15,   // cover the file at `path` with one that holds `source`
+  kTree = 16,      // mount the tree that came as descriptor `slot` of the plan at `path`, with all
+                   // that is mounted in it. It is a detached mount or, where `source` is given, what
+                   // the host's path `source` has to be: a guest can copy the mounts of its own
+                   // namespace only, so it opens that path and compares
+  kMountPoint = 17,  // make `path`, a directory or (kStepIsFile) an empty file, if it is missing
 };
 
 enum StepFlags : std::uint32_t {

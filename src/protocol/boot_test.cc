@@ -366,7 +366,7 @@ TEST(MountStep, UnknownKindIsRefused) {
   for (unsigned kind = 0; kind < 256; ++kind) {
     MountStep step = some_step();
     step.kind = static_cast<StepKind>(kind);
-    EXPECT_EQ(accepted(step), kind >= 1 && kind <= 15) << kind;
+    EXPECT_EQ(accepted(step), kind >= 1 && kind <= 17) << kind;
   }
 }
 
@@ -383,6 +383,8 @@ TEST(MountStep, SlotIsOneOfTheTable) {
     MountStep step = some_step();
     step.slot = static_cast<std::uint8_t>(slot);
     EXPECT_EQ(accepted(step), slot < kMaxTmpfs) << slot;
+    step.kind = StepKind::kTree;
+    EXPECT_EQ(accepted(step), slot < kMaxTrees) << slot;
   }
 }
 

@@ -1,5 +1,8 @@
 #include "backends/native/enforcement.h"
 
+#include <string_view>
+#include <utility>
+
 namespace carrel::native {
 
 namespace {
@@ -17,6 +20,29 @@ const char* words(kernel::CgroupSource source) {
 }
 
 bool held(kernel::CgroupSource source) { return source != kernel::CgroupSource::kNone; }
+
+std::string_view note_of(const EnforcementFacts::Tree& tree) {
+  switch (tree.ownership) {
+    case Ownership::kTop:
+      return "in what is mounted inside it, only what everybody may read can be read";
+    case Ownership::kUnmapped:
+      return "its file system has no idmapped mounts: only what everybody may read can be read";
+    case Ownership::kMapped:
+      return tree.owner.user == 0 && tree.mode == policy::MountMode::kReadWrite
+                 ? "it is root's, and so is what is written there"
+                 : "";
+    case Ownership::kCallers:
+      break;
+  }
+  return "";
+}
+
+Enforcement::Row row_of(const EnforcementFacts::Tree& tree) {
+  std::string note(note_of(tree));
+  note += (note.empty() || tree.hidden.empty() ? "" : "; ") + tree.hidden;
+  return {"mount " + tree.target,
+          tree.mode == policy::MountMode::kReadWrite ? "read-write" : "read-only", std::move(note)};
+}
 
 }  // namespace
 
@@ -38,6 +64,9 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
     add("landlock", "none", "this kernel has no Landlock");
   }
   add("root", spec.root_mode == policy::RootMode::kReadOnly ? "read-only" : "throw-away overlay");
+  for (const EnforcementFacts::Tree& tree : facts.trees) {
+    result.rows.push_back(row_of(tree));
+  }
   add("network", "none");
   if (held(facts.cgroup.memory)) {
     add("memory", words(facts.cgroup.memory),

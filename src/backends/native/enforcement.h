@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/native/given_tree.h"
 #include "backends/native/logout.h"
 #include "base/result.h"
 #include "kernel/cgroup.h"
@@ -40,6 +41,14 @@ struct EnforcementFacts {
   int landlock_abi = 0;
   bool root = false;
   std::optional<LogoutFacts> logout;  // of a long-lived one
+  struct Tree {
+    std::string target;
+    policy::MountMode mode = policy::MountMode::kReadOnly;
+    Ownership ownership = Ownership::kCallers;
+    GivenTree::Owner owner;
+    std::string hidden;  // what is covered in it
+  };
+  std::vector<Tree> trees;
 };
 
 Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts);

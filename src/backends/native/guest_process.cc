@@ -18,6 +18,7 @@
 #include "backends/native/id_ranges.h"
 #include "backends/native/launch_child.h"
 #include "base/files.h"
+#include "base/unix_socket.h"
 #include "guest/image.h"
 #include "protocol/boot.h"
 
@@ -106,23 +107,8 @@ Status send_frame(int socket, protocol::FrameType type, std::string_view payload
                   const std::vector<int>& descriptors) {
   std::array<unsigned char, protocol::kHeaderSize> head{};
   protocol::write_header({static_cast<std::uint32_t>(payload.size()), 0, type}, head);
-  iovec data{head.data(), head.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(protocol::kMaxBootDescriptors * sizeof(int))>
-      control{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  if (!descriptors.empty()) {
-    const std::size_t size = descriptors.size() * sizeof(int);
-    message.msg_control = control.data();
-    message.msg_controllen = CMSG_SPACE(size);
-    auto* header = reinterpret_cast<cmsghdr*>(control.data());
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(size);
-    std::memcpy(CMSG_DATA(header), descriptors.data(), size);
-  }
-  if (::sendmsg(socket, &message, MSG_NOSIGNAL) != static_cast<ssize_t>(head.size())) {
+  const std::string_view header(reinterpret_cast<const char*>(head.data()), head.size());
+  if (send_with(socket, header, descriptors, MSG_NOSIGNAL) != static_cast<ssize_t>(head.size())) {
     return system_error("talk to the sandbox's guest");
   }
   return write_all(socket, payload);

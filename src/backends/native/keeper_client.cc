@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "backends/native/remains.h"
 #include "base/files.h"
@@ -120,11 +122,11 @@ Status start_keeper(const storage::Home& home) {
   return {};
 }
 
-Status send_message(int socket, const std::string& text) {
+Status send_message(int socket, const std::string& text, std::vector<int> descriptors) {
   const std::string data = frame_message(text);
   std::string_view rest = data;
   while (!rest.empty()) {
-    ssize_t n = ::send(socket, rest.data(), rest.size(), MSG_NOSIGNAL);
+    ssize_t n = send_with(socket, rest, descriptors, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) {
       continue;
     }
@@ -132,6 +134,7 @@ Status send_message(int socket, const std::string& text) {
       return Error{Code::kGone, errno, "the keeper ended", "try again"};
     }
     rest.remove_prefix(static_cast<std::size_t>(n));
+    descriptors.clear();
   }
   return {};
 }
@@ -214,7 +217,11 @@ bool was_finished(storage::Home& home, const std::string& id) {
 
 Result<std::string> ask_keeper(const storage::Home& home, const CreateRequest& request) {
   CARREL_ASSIGN(UniqueFd socket, reach_keeper(home));
-  CARREL_TRY(send_message(socket.get(), encode_create(request)));
+  std::vector<int> descriptors;
+  for (const GivenTree& tree : request.trees) {
+    descriptors.push_back(tree.source.get());
+  }
+  CARREL_TRY(send_message(socket.get(), encode_create(request), std::move(descriptors)));
   CARREL_ASSIGN(std::string text, receive_message(socket.get()));
   auto answer = decode_answer(text);
   if (answer.ok()) {

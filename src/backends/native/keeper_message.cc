@@ -1,6 +1,7 @@
 #include "backends/native/keeper_message.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "policy/spec_json.h"
 #include "storage/box.h"
@@ -11,6 +12,58 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Json bytes_of(const std::string& text) {
+  Json bytes = Json::array();
+  for (char c : text) {
+    bytes.push_back(static_cast<unsigned char>(c));
+  }
+  return bytes;
+}
+
+// Paths have any bytes.
+std::string text_of(const Json& bytes) {
+  std::string text;
+  for (const Json& byte : bytes) {
+    text += static_cast<char>(byte.get<std::uint8_t>());
+  }
+  return text;
+}
+
+Json encode_tree(const GivenTree& tree) {
+  Json hidden = Json::array();
+  for (const GivenTree::Hidden& one : tree.hidden) {
+    hidden.push_back({{"path", bytes_of(one.path)},
+                      {"folder", one.kind == GivenTree::Kind::kFolder},
+                      {"why", one.why}});
+  }
+  return {{"path", bytes_of(tree.path)},
+          {"target", tree.target},
+          {"folder", tree.kind == GivenTree::Kind::kFolder},
+          {"writable", tree.mode == policy::MountMode::kReadWrite},
+          {"user", tree.owner.user},
+          {"group", tree.owner.group},
+          {"hidden", hidden}};
+}
+
+GivenTree decode_tree(const Json& object, UniqueFd source) {
+  const auto kind_of = [](const Json& one) {
+    return one.at("folder").get<bool>() ? GivenTree::Kind::kFolder : GivenTree::Kind::kFile;
+  };
+  GivenTree tree;
+  tree.source = std::move(source);
+  tree.path = text_of(object.at("path"));
+  tree.target = object.at("target").get<std::string>();
+  tree.kind = kind_of(object);
+  tree.mode = object.at("writable").get<bool>() ? policy::MountMode::kReadWrite
+                                                : policy::MountMode::kReadOnly;
+  tree.owner = {object.at("user").get<std::uint32_t>(), object.at("group").get<std::uint32_t>()};
+  for (const Json& one : object.at("hidden")) {
+    tree.hidden.push_back(
+        {text_of(one.at("path")), kind_of(one), one.at("why").get<std::string>()});
+  }
+  return tree;
+}
+
 }  // namespace
 
 std::string encode_create(const CreateRequest& request) {
@@ -19,10 +72,14 @@ std::string encode_create(const CreateRequest& request) {
   object["name"] = request.name;
   object["lease_ms"] = request.lease_ms;
   object["spec"] = policy::spec_to_json(request.spec, policy::Values::kIncluded);
+  object["trees"] = Json::array();
+  for (const GivenTree& tree : request.trees) {
+    object["trees"].push_back(encode_tree(tree));
+  }
   return object.dump();
 }
 
-Result<CreateRequest> decode_create(const std::string& text) {
+Result<CreateRequest> decode_create(const std::string& text, std::vector<UniqueFd> descriptors) {
   try {
     Json object = Json::parse(text);
     CreateRequest request;
@@ -33,6 +90,13 @@ Result<CreateRequest> decode_create(const std::string& text) {
     request.name = object.at("name").get<std::string>();
     request.lease_ms = object.at("lease_ms").get<std::uint64_t>();
     CARREL_ASSIGN(request.spec, policy::spec_from_json(object.at("spec").get<std::string>()));
+    const Json& trees = object.at("trees");
+    if (trees.size() != descriptors.size()) {
+      return Error{Code::kInvalid, 0, "the request to the keeper lacks a descriptor", {}};
+    }
+    for (std::size_t i = 0; i < trees.size(); ++i) {
+      request.trees.push_back(decode_tree(trees.at(i), std::move(descriptors[i])));
+    }
     return request;
   } catch (const nlohmann::json::exception&) {
     return Error{Code::kInvalid, 0, "the request to the keeper is malformed", {}};

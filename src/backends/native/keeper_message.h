@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "backends/native/given_tree.h"
 #include "base/result.h"
 #include "policy/spec.h"
 
@@ -13,16 +15,19 @@ struct CreateRequest {
   std::string id;    // chosen by the caller, so that it can look for it if the keeper dies
   std::string name;  // empty: none
   policy::Spec spec;
-  std::uint64_t lease_ms = 0;  // 0: until it is removed
+  std::uint64_t lease_ms = 0;    // 0: until it is removed
+  std::vector<GivenTree> trees;  // the spec's mounts; their descriptors travel beside the text
 };
 
 std::string encode_create(const CreateRequest& request);
-Result<CreateRequest> decode_create(const std::string& text);
+// `descriptors` are those of the trees, in their order.
+Result<CreateRequest> decode_create(const std::string& text, std::vector<UniqueFd> descriptors);
 std::string encode_answer(const Result<std::string>& id);
 Result<std::string> decode_answer(const std::string& text);
 
-// Messages on the keeper's socket: four bytes of length and JSON. After an answer with an id the
-// client sends kTaken; if it closes the stream instead, the sandbox is nobody's and is removed.
+// Messages on the keeper's socket: four bytes of length and JSON; descriptors come with the first
+// of them. After an answer with an id the client sends kTaken; if it closes the stream instead, the
+// sandbox is nobody's and is removed.
 inline constexpr std::uint32_t kLargestMessage = 4U << 20;
 inline constexpr char kTaken = 't';
 std::string frame_message(const std::string& text);

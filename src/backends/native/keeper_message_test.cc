@@ -1,6 +1,11 @@
 #include "backends/native/keeper_message.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "storage/home.h"
 
@@ -13,13 +18,47 @@ TEST(KeeperMessage, ARequestArrivesAsItWasMeant) {
   request.name = "dev \"box\"\n";
   request.lease_ms = 1234;
   request.spec.environment = {{"KEY", "a value"}};
-  auto got = decode_create(encode_create(request));
+  GivenTree tree;
+  tree.path = "/srv/\xff";
+  tree.target = "/data";
+  tree.kind = GivenTree::Kind::kFile;
+  tree.mode = policy::MountMode::kReadWrite;
+  tree.owner = {1001, 1002};
+  tree.hidden = {{".env\xfe", GivenTree::Kind::kFolder, "a name"}};
+  request.trees.push_back(std::move(tree));
+  std::vector<UniqueFd> descriptors;
+  descriptors.emplace_back(::dup(0));
+  const int descriptor = descriptors[0].get();
+  auto got = decode_create(encode_create(request), std::move(descriptors));
   ASSERT_TRUE(got.ok()) << got.error().to_string();
   EXPECT_EQ(got.value().id, request.id);
   EXPECT_EQ(got.value().name, request.name);
   EXPECT_EQ(got.value().lease_ms, 1234U);
   ASSERT_EQ(got.value().spec.environment.size(), 1U);
   EXPECT_EQ(got.value().spec.environment[0].value, "a value");
+  ASSERT_EQ(got.value().trees.size(), 1U);
+  const GivenTree& arrived = got.value().trees[0];
+  EXPECT_EQ(arrived.source.get(), descriptor);
+  EXPECT_EQ(arrived.path, "/srv/\xff");
+  EXPECT_EQ(arrived.target, "/data");
+  EXPECT_EQ(arrived.kind, GivenTree::Kind::kFile);
+  EXPECT_EQ(arrived.mode, policy::MountMode::kReadWrite);
+  EXPECT_EQ(arrived.owner.user, 1001U);
+  EXPECT_EQ(arrived.owner.group, 1002U);
+  ASSERT_EQ(arrived.hidden.size(), 1U);
+  EXPECT_EQ(arrived.hidden[0].path, ".env\xfe");
+  EXPECT_EQ(arrived.hidden[0].kind, GivenTree::Kind::kFolder);
+}
+
+TEST(KeeperMessage, EveryTreeComesWithItsDescriptor) {
+  CreateRequest request;
+  request.id = storage::make_id();
+  request.trees.emplace_back();
+  EXPECT_FALSE(decode_create(encode_create(request), {}).ok());
+  std::vector<UniqueFd> two;
+  two.emplace_back(::dup(0));
+  two.emplace_back(::dup(0));
+  EXPECT_FALSE(decode_create(encode_create(request), std::move(two)).ok());
 }
 
 TEST(KeeperMessage, AnythingElseIsAnErrorAndNotACrash) {
@@ -28,7 +67,7 @@ TEST(KeeperMessage, AnythingElseIsAnErrorAndNotACrash) {
   for (const std::string& text :
        {encode_create(request), std::string(), std::string("{"), std::string("null"),
         std::string("[]"), std::string("{\"id\":{}}"), std::string("\xff\xfe")}) {
-    auto got = decode_create(text);
+    auto got = decode_create(text, {});
     ASSERT_FALSE(got.ok()) << text;
     EXPECT_EQ(got.error().code, Code::kInvalid) << text;
   }

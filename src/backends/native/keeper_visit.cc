@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "backends/native/remains.h"
+#include "base/unix_socket.h"
+#include "protocol/boot.h"
 #include "storage/box.h"
 
 namespace carrel::native {
@@ -70,7 +72,7 @@ std::optional<Creation::Finished> Visit::go_on(short client_events, short guest_
 void Visit::hear() {
   std::array<char, 16384> piece;
   for (;;) {
-    ssize_t n = ::recv(client_.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+    ssize_t n = receive_with(client_.get(), piece, descriptors_, MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) {
       continue;
     }
@@ -87,7 +89,8 @@ void Visit::hear() {
       continue;
     }
     std::memcpy(&size, heard_.data(), sizeof size);
-    if (size > kLargestMessage || heard_.size() > sizeof size + size) {
+    if (size > kLargestMessage || heard_.size() > sizeof size + size ||
+        descriptors_.size() > protocol::kMaxTrees) {
       answer(Error{Code::kInvalid, 0, "the request to the keeper is malformed", {}});
       return;
     }
@@ -100,18 +103,18 @@ void Visit::hear() {
 }
 
 void Visit::begin() {
-  auto request = decode_create(heard_);
+  auto request = decode_create(heard_, std::exchange(descriptors_, {}));
   heard_ = {};
   if (!request.ok()) {
     answer(request.error());
     return;
   }
-  auto begun = Creation::begin(*home_, request.value(), *scope_);
+  id_ = request.value().id;
+  auto begun = Creation::begin(*home_, std::move(request.value()), *scope_);
   if (!begun.ok()) {
     answer(begun.error());
     return;
   }
-  id_ = request.value().id;
   creation_.emplace(std::move(begun.value()));
   deadline_ = Clock::now() + kBuildingTime;
   stage_ = Stage::kBuilding;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "backends/native/creation.h"
 #include "backends/native/scope.h"
@@ -52,6 +53,7 @@ class Visit {
   Stage stage_ = Stage::kAsking;
   Clock::time_point deadline_;
   std::string heard_;
+  std::vector<UniqueFd> descriptors_;  // that came with it
   std::string id_;
   std::optional<Creation> creation_;
 };

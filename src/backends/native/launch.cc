@@ -20,6 +20,7 @@
 #include "backends/native/id_ranges.h"
 #include "backends/native/launch_child.h"
 #include "backends/native/logout.h"
+#include "backends/native/mounts.h"
 #include "backends/native/scope.h"
 #include "base/files.h"
 #include "guest/image.h"
@@ -69,7 +70,19 @@ std::string_view bytes_of(const kernel::SeccompProgram& program) {
           program.instructions.size() * sizeof(program.instructions[0])};
 }
 
-const kernel::SeccompProgram& workload_filter() {
+bool writes_to_host(const std::vector<GivenTree>& trees) {
+  return std::any_of(trees.begin(), trees.end(), [](const GivenTree& tree) {
+    return tree.mode == policy::MountMode::kReadWrite;
+  });
+}
+
+const kernel::SeccompProgram& workload_filter(const std::vector<GivenTree>& trees) {
+  // CRITICAL: a set-id file on the host would give its owner's rights to everybody there.
+  if (writes_to_host(trees)) {
+    static const kernel::SeccompProgram stricter =
+        kernel::compile(policy::without_set_id(policy::workload_syscalls()));
+    return stricter;
+  }
   static const kernel::SeccompProgram program = kernel::compile(policy::workload_syscalls());
   return program;
 }
@@ -122,10 +135,10 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
   const std::vector<std::string> variables = environment_of(spec);
   const std::string environment = pack(variables);
   boot.environment = {static_cast<std::uint32_t>(variables.size()), environment};
-  const std::vector<std::string> paths = writable_paths(spec);
+  const std::vector<std::string> paths = writable_paths(spec, request.trees);
   const std::string writable = pack(paths);
   boot.writable = {static_cast<std::uint32_t>(paths.size()), writable};
-  boot.workload_filter = bytes_of(workload_filter());
+  boot.workload_filter = bytes_of(workload_filter(request.trees));
   // The guest of a one-shot sandbox needs no more than its command: the stricter filter is loaded
   // once, and both are under it.
   boot.guest_filter = request.lifetime == Lifetime::kOneShot ? boot.workload_filter
@@ -157,6 +170,21 @@ EnforcementFacts facts_of(const HostSetup& host, const SandboxGroups& groups, Li
   }
   facts.cgroup = groups.enforced;
   return facts;
+}
+
+// CRITICAL: a mount that nobody opened and judged would be left out without a word.
+Status check_trees(const policy::Spec& spec, const std::vector<GivenTree>& trees) {
+  for (const policy::Mount& mount : spec.mounts) {
+    const bool there = std::any_of(trees.begin(), trees.end(), [&](const GivenTree& tree) {
+      return tree.target == mount.target && tree.mode == mount.mode;
+    });
+    if (!there) {
+      return Error{Code::kInvalid, 0,
+                   "Failed to create sandbox: nobody checked the mount at '" + mount.target + "'",
+                   {}};
+    }
+  }
+  return {};
 }
 
 // How many processors this process may use. Asked of the scheduler: sysconf() would read a file.
@@ -198,6 +226,7 @@ Launch::Launch(Launch&& other) noexcept
       request_(std::move(other.request_)),
       into_(other.into_),
       mounts_(std::move(other.mounts_)),
+      trees_(std::move(other.trees_)),
       loan_(std::move(other.loan_)),
       made_(std::move(other.made_)),
       lent_(std::move(other.lent_)),
@@ -242,7 +271,19 @@ Status Launch::plan() {
   identity.boot_id = storage::make_id();
   identity.boot_time = ::time(nullptr);
   identity.cpus = std::min(usable_cpus(), (request_.spec.limits.cpu_millis + 999) / 1000);
-  CARREL_ASSIGN(mounts_, plan_mounts(request_.spec, look_at_host(), identity, request_.lifetime));
+  const TreesBy by = id_range_.has_value() ? TreesBy::kMount : TreesBy::kPath;
+  CARREL_ASSIGN(mounts_, plan_mounts(request_.spec, look_at_host(), identity, request_.lifetime,
+                                     {request_.trees, by}));
+  return {};
+}
+
+Status Launch::prepare_trees() {
+  for (const GivenTree& tree : request_.trees) {
+    const std::uint32_t id =
+        id_range_.has_value() ? kFirstSandboxId + *id_range_ * kIdsPerSandbox : 0;
+    CARREL_ASSIGN(PreparedTree prepared, prepare(tree, id));
+    trees_.push_back(std::move(prepared));
+  }
   return {};
 }
 
@@ -276,8 +317,14 @@ Status Launch::make(int into) {
       CARREL_TRY(made_->map_ids(id_map(kFirstSandboxId + *id_range_ * kIdsPerSandbox)));
     }
     CARREL_TRY(made_->execute());
+    CARREL_TRY(prepare_trees());
     CARREL_TRY(plan());
-    return made_->send(protocol::FrameType::kPlan, encode_plan(*mounts_), {});
+    std::vector<int> trees;
+    for (std::size_t i = 0; i < trees_.size(); ++i) {
+      const UniqueFd& mount = trees_[i].mount;
+      trees.push_back(mount.valid() ? mount.get() : request_.trees[i].source.get());
+    }
+    return made_->send(protocol::FrameType::kPlan, encode_plan(*mounts_), trees);
   };
   Status started = start();
   return started.ok() ? started : made_->settle(std::move(started));
@@ -286,8 +333,10 @@ Status Launch::make(int into) {
 Result<Launch> Launch::begin(storage::Home& home, LaunchRequest request, int clone_into,
                              Lender* lender) {
   CARREL_TRY(check_image(request.spec));
+  CARREL_TRY(check_trees(request.spec, request.trees));
   Launch launch(home, std::move(request));
-  if (lender != nullptr && lender->is_there()) {
+  // Whoever lends has no part of a root with somebody's trees.
+  if (lender != nullptr && launch.request_.trees.empty() && lender->is_there()) {
     CARREL_TRY(launch.ask(*lender, clone_into));
   }
   if (!launch.loan_.has_value()) {
@@ -304,7 +353,12 @@ Status Launch::tell(std::string_view boot, const std::vector<int>& descriptors) 
 
 Result<Launched> Launch::finish(const HostSetup& host, SandboxGroups groups) {
   CARREL_TRY(take_loan());
-  const EnforcementFacts facts = facts_of(host, groups, request_.lifetime);
+  EnforcementFacts facts = facts_of(host, groups, request_.lifetime);
+  for (std::size_t i = 0; i < request_.trees.size(); ++i) {
+    const GivenTree& tree = request_.trees[i];
+    facts.trees.push_back(
+        {tree.target, tree.mode, trees_.at(i).ownership, tree.owner, hidden_text(tree)});
+  }
   if (Status enforceable = check_required(request_.spec, facts); !enforceable.ok()) {
     return made_.has_value() ? made_->settle(std::move(enforceable)).error() : enforceable.error();
   }

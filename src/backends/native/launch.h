@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/native/enforcement.h"
+#include "backends/native/given_tree.h"
 #include "backends/native/groups.h"
 #include "backends/native/guest_process.h"
 #include "backends/native/mount_plan.h"
@@ -39,6 +40,7 @@ struct LaunchRequest {
   Lifetime lifetime = Lifetime::kOneShot;
   UniqueFd listener;          // kLongLived: the bound socket that the guest will listen on
   std::uint64_t lease_ms = 0;
+  std::vector<GivenTree> trees;  // one for each mount of the spec, and others
 };
 
 // The host as far as sandboxes depend on it; looked at once for many launches.
@@ -78,6 +80,7 @@ class Launch {
   Launch(storage::Home& home, LaunchRequest request);
   Status claim_ids();
   Status plan();
+  Status prepare_trees();
   Status ask(Lender& lender, int into);
   Status take_loan();
   Status make(int into);
@@ -87,6 +90,7 @@ class Launch {
   LaunchRequest request_;
   int into_ = -1;
   std::optional<MountPlan> mounts_;
+  std::vector<PreparedTree> trees_;  // of the request's, in their order
   std::optional<Loan> loan_;
   // One of the two.
   std::optional<GuestProcess> made_;

@@ -11,19 +11,15 @@
 #include <memory>
 #include <string_view>
 
+#include "backends/native/plan_writer.h"
 #include "protocol/boot.h"
 
 namespace carrel::native {
 
 namespace {
 
-using protocol::MountStep;
 using protocol::StepKind;
 
-constexpr std::uint8_t kDiskSlot = 0;   // /workspace and HOME
-constexpr std::uint8_t kTmpSlot = 1;    // /tmp, /dev/shm
-constexpr std::uint8_t kUpperSlot = 2;  // what is written to a writable root
-constexpr std::uint8_t kGuestSlot = 3;  // the shells' pipes
 constexpr std::uint64_t kGuestTmpfsBytes = 16U << 20;
 
 // What a program can read in /proc beyond its own processes and that tells about the host. These
@@ -40,137 +36,8 @@ constexpr std::array kPrivateFiles = {"kcore",      "kmsg",        "kpagecount",
 constexpr std::array kHiddenDirectories = {"acpi", "asound", "scsi", "bus",
                                            "fs",   "irq",    "driver", "dynamic_debug", "pressure"};
 
-// Writes steps one after the other.
-class Plan {
- public:
-  Plan() { steps_.reserve(8192); }
-  void add(const MountStep& step) {
-    const std::size_t start = steps_.size();
-    steps_.resize(start + step.path.size() + step.source.size() + 64);
-    protocol::Writer writer(
-        {reinterpret_cast<unsigned char*>(steps_.data()) + start, steps_.size() - start});
-    protocol::write_step(writer, step);
-    steps_.resize(start + writer.size());
-  }
-  void directory(std::string_view path, std::uint32_t mode = 0755) {
-    MountStep step;
-    step.kind = StepKind::kDirectory;
-    step.path = path;
-    step.mode = mode;
-    add(step);
-  }
-  void link(std::string_view path, std::string_view target) {
-    MountStep step;
-    step.kind = StepKind::kLink;
-    step.path = path;
-    step.source = target;
-    add(step);
-  }
-  void file(std::string_view path, std::string_view content, std::uint32_t mode = 0444) {
-    MountStep step;
-    step.kind = StepKind::kFile;
-    step.path = path;
-    step.source = content;
-    step.mode = mode;
-    add(step);
-  }
-  void bind(std::string_view source, std::string_view path, std::uint32_t flags) {
-    MountStep step;
-    step.kind = StepKind::kBind;
-    step.source = source;
-    step.path = path;
-    step.flags = flags;
-    add(step);
-  }
-  void tmpfs(std::uint8_t slot, std::uint64_t bytes, std::string_view what) {
-    MountStep step;
-    step.kind = StepKind::kTmpfs;
-    step.slot = slot;
-    step.size = bytes;
-    step.count = std::clamp<std::uint64_t>(bytes / 4096, 1024, 1U << 20);
-    step.path = what;
-    add(step);
-  }
-  // A directory of a tmpfs, mounted at `path`, which must exist.
-  void attach(std::uint8_t slot, std::string_view name, std::string_view path, std::uint32_t mode,
-              std::uint32_t flags = 0) {
-    MountStep made;
-    made.kind = StepKind::kSubdirectory;
-    made.slot = slot;
-    made.source = name;
-    made.mode = mode;
-    add(made);
-    MountStep step;
-    step.kind = StepKind::kAttach;
-    step.slot = slot;
-    step.source = name;
-    step.path = path;
-    step.flags = flags;
-    add(step);
-  }
-  void device(std::string_view source, std::string_view path, unsigned major_number,
-              unsigned minor_number) {
-    MountStep step;
-    step.kind = StepKind::kDevice;
-    step.source = source;
-    step.path = path;
-    step.size = makedev(major_number, minor_number);
-    step.flags = protocol::kStepIsFile | protocol::kStepNoExec;
-    add(step);
-  }
-  void simple(StepKind kind, std::string_view path, std::uint32_t flags = 0) {
-    MountStep step;
-    step.kind = kind;
-    step.path = path;
-    step.flags = flags;
-    add(step);
-  }
-  void mask(std::string_view path, std::string_view cover, std::uint32_t flags) {
-    MountStep step;
-    step.kind = StepKind::kMask;
-    step.path = path;
-    step.source = cover;
-    step.flags = flags;
-    add(step);
-  }
-  // A read-only file of its own in the place of the one at `path`, if there is one; with
-  // kStepIsFile one is made first.
-  void replace(std::uint8_t slot, std::string_view path, std::string_view text,
-               std::uint32_t flags) {
-    MountStep step;
-    step.kind = StepKind::kReplace;
-    step.slot = slot;
-    step.path = path;
-    step.source = text;
-    step.flags = flags;
-    add(step);
-  }
-  void overlay(std::string_view source, std::string_view path) {
-    MountStep step;
-    step.kind = StepKind::kOverlay;
-    step.slot = kUpperSlot;
-    step.source = source;
-    step.path = path;
-    add(step);
-  }
-  [[nodiscard]] std::string take() { return std::move(steps_); }
-
- private:
-  std::string steps_;
-};
-
-// Empty in every root, and good to hide something behind.
-constexpr char kEmptyDirectory[] = "run";
-constexpr char kEmptyFile[] = "etc/machine-id";  // it is itself covered in the end
-
-struct Parts {
-  Plan shared;
-  Plan alike;
-  Plan own;
-};
-
 void add_etc(Parts& parts, const policy::Spec& spec, const Identity& identity) {
-  Plan& plan = parts.shared;
+  PlanWriter& plan = parts.shared;
   const std::string uid = std::to_string(identity.uid);
   const std::string gid = std::to_string(identity.gid);
   plan.file("etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n" + spec.user + ":x:" + uid +
@@ -189,7 +56,7 @@ void add_etc(Parts& parts, const policy::Spec& spec, const Identity& identity) {
 }
 
 void add_dev(Parts& parts) {
-  Plan& plan = parts.shared;
+  PlanWriter& plan = parts.shared;
   plan.device("/dev/null", "dev/null", 1, 3);
   plan.device("/dev/zero", "dev/zero", 1, 5);
   plan.device("/dev/full", "dev/full", 1, 7);
@@ -250,7 +117,7 @@ void add_proc(Parts& parts, const policy::Spec& spec, const Identity& identity) 
   }
 }
 
-void add_host_image(Plan& plan, const policy::Spec& spec, const HostTree& host) {
+void add_host_image(PlanWriter& plan, const policy::Spec& spec, const HostTree& host) {
   for (const std::string& name : host.directories) {
     if (spec.root_mode == policy::RootMode::kThrowawayOverlay) {
       plan.overlay("/" + name, name);
@@ -264,7 +131,7 @@ void add_host_image(Plan& plan, const policy::Spec& spec, const HostTree& host) 
 }
 
 // What of the host's /etc is part of the image `host`.
-void add_host_etc(Plan& plan, const HostTree& host) {
+void add_host_etc(PlanWriter& plan, const HostTree& host) {
   plan.link("etc/os-release", "../usr/lib/os-release");
   plan.link("etc/mtab", "../proc/self/mounts");
   plan.directory("etc/ssl");
@@ -299,7 +166,7 @@ void each_entry(const std::string& path, Visit visit) {
 }
 
 // Shows one entry of an image at `path`: a directory or file as it is, read-only; a link as a link.
-void add_entry(Plan& plan, const policy::Spec& spec, const std::string& source,
+void add_entry(PlanWriter& plan, const policy::Spec& spec, const std::string& source,
                const std::string& path, mode_t mode) {
   if (S_ISLNK(mode)) {
     std::array<char, 4096> target{};
@@ -318,7 +185,7 @@ void add_entry(Plan& plan, const policy::Spec& spec, const std::string& source,
 
 // An image in a directory belongs to whoever made it, so nothing can be created in it: its entries
 // are shown in a root of our own. What the sandbox brings itself is left out.
-void add_directory_image(Plan& plan, const policy::Spec& spec, const std::string& source) {
+void add_directory_image(PlanWriter& plan, const policy::Spec& spec, const std::string& source) {
   constexpr std::array kOwn = {"proc", "sys", "dev", "tmp", "run", "var", "home", "root",
                                "etc",  "mnt", "srv", "workspace"};
   constexpr std::array kOwnEtc = {"passwd",      "group",      "hosts",
@@ -413,16 +280,28 @@ HostTree look_at_host() {
   return host;
 }
 
-std::vector<std::string> writable_paths(const policy::Spec& spec) {
-  return {"/workspace", "/home/" + spec.user, "/tmp", "/dev/shm"};
+std::vector<std::string> writable_paths(const policy::Spec& spec,
+                                        std::span<const GivenTree> trees) {
+  std::vector<std::string> paths = {"/workspace", "/home/" + spec.user, "/tmp", "/dev/shm"};
+  for (const GivenTree& tree : trees) {
+    if (tree.mode == policy::MountMode::kReadWrite) {
+      paths.push_back(tree.target);
+    }
+  }
+  return paths;
 }
 
 Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
-                              const Identity& identity, Lifetime lifetime) {
+                              const Identity& identity, Lifetime lifetime,
+                              const GivenTrees& given) {
+  if (given.trees.size() > protocol::kMaxTrees) {
+    return Error{Code::kInvalid, 0,
+                 "a sandbox can have " + std::to_string(protocol::kMaxTrees) + " mounts at most", {}};
+  }
   MountPlan result;
   Parts parts;
-  Plan& shared = parts.shared;
-  Plan& own = parts.own;
+  PlanWriter& shared = parts.shared;
+  PlanWriter& own = parts.own;
   const bool from_directory = spec.image.starts_with("dir:");
   const bool read_only = spec.root_mode == policy::RootMode::kReadOnly;
   const std::string source = from_directory ? spec.image.substr(4) : std::string();
@@ -454,12 +333,14 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
     add_host_etc(shared, host);
   }
   add_dev(parts);
+  add_tree_targets(parts, spec, given.trees);
   if (read_only) {
     shared.simple(StepKind::kSealRoot, "");
   }
   own.attach(kDiskSlot, "workspace", "workspace", 0755);
   own.attach(kTmpSlot, "tmp", "tmp", 01777);
   own.attach(kDiskSlot, "home", home, 0755);
+  add_trees(own, given);
   if (!spec.code.empty()) {
     own.replace(kDiskSlot, "workspace/code", spec.code, protocol::kStepIsFile);
   }
@@ -470,7 +351,7 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   if (result.shared.size() + result.alike.size() + result.own.size() > protocol::kMaxPlan) {
     return Error{Code::kResource, 0, "the sandbox's mount plan is too large", {}};
   }
-  if (!from_directory && read_only && lifetime == Lifetime::kOneShot) {
+  if (!from_directory && read_only && lifetime == Lifetime::kOneShot && given.trees.empty()) {
     result.nursing = MountPlan::Nursing::kPossible;
     result.sources = host.sources;
   }

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "backends/native/given_tree.h"
 #include "base/result.h"
 #include "policy/spec.h"
 
@@ -49,9 +51,21 @@ HostTree look_at_host();
 Status check_image(const policy::Spec& spec);
 
 // The paths that a command may write to.
-std::vector<std::string> writable_paths(const policy::Spec& spec);
+std::vector<std::string> writable_paths(const policy::Spec& spec,
+                                        std::span<const GivenTree> trees = {});
+
+// How a guest gets at a tree: as the mount that it is, or by its path on the host, which it compares
+// with the descriptor.
+enum class TreesBy { kMount, kPath };
+
+// The descriptors of `trees` go with the plan, in their order. No target is in another's.
+struct GivenTrees {
+  std::span<const GivenTree> trees;
+  TreesBy by = TreesBy::kPath;
+};
 
 Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
-                              const Identity& identity, Lifetime lifetime);
+                              const Identity& identity, Lifetime lifetime,
+                              const GivenTrees& given = {});
 
 }  // namespace carrel::native

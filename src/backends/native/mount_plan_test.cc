@@ -413,6 +413,102 @@ TEST(MountPlan, SizesAreThoseOfTheLimits) {
   }
 }
 
+GivenTree some_tree(const std::string& target, policy::MountMode mode = policy::MountMode::kReadOnly) {
+  GivenTree tree;
+  tree.path = "/srv/tree";
+  tree.target = target;
+  tree.mode = mode;
+  return tree;
+}
+
+std::vector<Step> steps_with(const std::vector<GivenTree>& trees, TreesBy by, MountPlan* whole) {
+  auto plan = plan_mounts({}, some_host(), some_identity(), Lifetime::kOneShot, {trees, by});
+  EXPECT_TRUE(plan.ok());
+  *whole = std::move(plan.value());
+  return decode(whole->shared + whole->alike + whole->own);
+}
+
+TEST(MountPlan, TreesAreReadOnlyUnlessTheyAreMeantToBeWritten) {
+  std::vector<GivenTree> trees;
+  trees.push_back(some_tree("/data"));
+  trees.push_back(some_tree("/workspace/out", policy::MountMode::kReadWrite));
+  MountPlan plan;
+  const std::vector<Step> steps = steps_with(trees, TreesBy::kPath, &plan);
+  const Step* data = find(steps, StepKind::kTree, "data");
+  const Step* out = find(steps, StepKind::kTree, "workspace/out");
+  ASSERT_TRUE(data != nullptr && out != nullptr);
+  EXPECT_TRUE(data->has(protocol::kStepReadOnly));
+  EXPECT_FALSE(out->has(protocol::kStepReadOnly));
+  EXPECT_EQ(data->fields.slot, 0);
+  EXPECT_EQ(out->fields.slot, 1);
+  EXPECT_EQ(data->source, "/srv/tree");
+  const std::vector<std::string> writable = writable_paths({}, trees);
+  EXPECT_EQ(std::count(writable.begin(), writable.end(), "/workspace/out"), 1);
+  EXPECT_EQ(std::count(writable.begin(), writable.end(), "/data"), 0);
+}
+
+TEST(MountPlan, ATreeThatIsAMountIsNotLookedUpByItsPath) {
+  std::vector<GivenTree> trees;
+  trees.push_back(some_tree("/data"));
+  MountPlan plan;
+  const std::vector<Step> steps = steps_with(trees, TreesBy::kMount, &plan);
+  EXPECT_EQ(find(steps, StepKind::kTree, "data")->source, "");
+}
+
+TEST(MountPlan, TargetsInTheRootAreMadeBeforeItIsSealedAndOthersWhereTheyBelong) {
+  std::vector<GivenTree> trees;
+  trees.push_back(some_tree("/srv/a/b"));
+  trees.push_back(some_tree("/workspace/c/d"));
+  MountPlan plan;
+  (void)steps_with(trees, TreesBy::kPath, &plan);
+  const std::vector<Step> shared = decode(plan.shared);
+  const std::size_t sealed = place_of(shared, StepKind::kSealRoot, "");
+  for (const char* path : {"srv", "srv/a", "srv/a/b"}) {
+    EXPECT_LT(place_of(shared, StepKind::kMountPoint, path), sealed) << path;
+  }
+  EXPECT_EQ(find(shared, StepKind::kMountPoint, "workspace/c"), nullptr);
+  const std::vector<Step> own = decode(plan.own);
+  EXPECT_LT(place_of(own, StepKind::kAttach, "workspace"),
+            place_of(own, StepKind::kMountPoint, "workspace/c"));
+  EXPECT_LT(place_of(own, StepKind::kMountPoint, "workspace/c/d"),
+            place_of(own, StepKind::kTree, "workspace/c/d"));
+}
+
+TEST(MountPlan, WhatIsHiddenInATreeIsCoveredAfterItIsMounted) {
+  std::vector<GivenTree> trees;
+  trees.push_back(some_tree("/data"));
+  trees[0].hidden = {{".env", GivenTree::Kind::kFile, ""}, {"a/.ssh", GivenTree::Kind::kFolder, ""}};
+  MountPlan plan;
+  const std::vector<Step> steps = steps_with(trees, TreesBy::kPath, &plan);
+  const std::size_t mounted = place_of(steps, StepKind::kTree, "data");
+  const Step* file = find(steps, StepKind::kMask, "data/.env");
+  const Step* folder = find(steps, StepKind::kMask, "data/a/.ssh");
+  ASSERT_TRUE(file != nullptr && folder != nullptr);
+  EXPECT_TRUE(file->has(protocol::kStepIsFile));
+  EXPECT_FALSE(folder->has(protocol::kStepIsFile));
+  EXPECT_LT(mounted, place_of(steps, StepKind::kMask, "data/.env"));
+  EXPECT_LT(mounted, place_of(steps, StepKind::kMask, "data/a/.ssh"));
+}
+
+TEST(MountPlan, NobodyLendsARootWithTrees) {
+  std::vector<GivenTree> trees;
+  trees.push_back(some_tree("/data"));
+  MountPlan plan;
+  (void)steps_with(trees, TreesBy::kPath, &plan);
+  EXPECT_EQ(plan.nursing, MountPlan::Nursing::kImpossible);
+  EXPECT_EQ(plan_of({}).nursing, MountPlan::Nursing::kPossible);
+}
+
+TEST(MountPlan, ThereAreAsManyTreesAsAMessageCarries) {
+  std::vector<GivenTree> trees;
+  for (std::size_t i = 0; i <= protocol::kMaxTrees; ++i) {
+    trees.push_back(some_tree("/data" + std::to_string(i)));
+  }
+  EXPECT_FALSE(
+      plan_mounts({}, some_host(), some_identity(), Lifetime::kOneShot, {trees, TreesBy::kPath})
+          .ok());
+}
+
 TEST(MountPlan, DevicesAreTheSixHarmlessOnesByNumber) {
   const std::set<std::pair<std::string, std::uint64_t>> expected = {
       {"dev/null", makedev(1, 3)},   {"dev/zero", makedev(1, 5)},    {"dev/full", makedev(1, 7)},

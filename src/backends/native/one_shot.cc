@@ -80,14 +80,15 @@ constexpr std::chrono::seconds kLookAgain{1};
 // the guest has to be born in its control group.
 class OneShots::Making {
  public:
-  Making(OneShots& all, std::string id, policy::Spec spec, KeepersScope keepers)
-      : all_(&all), id_(std::move(id)), spec_(std::move(spec)), keepers_(keepers) {}
+  Making(OneShots& all, std::string id, const OneShot& job, KeepersScope keepers)
+      : all_(&all), id_(std::move(id)), spec_(job.spec), trees_(&job.trees), keepers_(keepers) {}
 
   Result<Launched> make() {
     const Placing placing = kernel::has_only_v2() ? Placing::kAtBirth : Placing::kLater;
     LaunchRequest request;
     request.id = id_;
     request.spec = spec_;
+    CARREL_ASSIGN(request.trees, duplicate(*trees_));
     if (::geteuid() == 0) {
       CARREL_ASSIGN(mark_, leave_mark(*all_->home_, id_, spec_.cgroup_parent));
     }
@@ -147,6 +148,7 @@ class OneShots::Making {
   OneShots* all_;
   std::string id_;
   policy::Spec spec_;
+  const std::vector<GivenTree>* trees_;
   KeepersScope keepers_;
   UniqueFd mark_;
   std::shared_ptr<const HostSetup> host_;  // the sandbox's groups refer to it
@@ -180,11 +182,11 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
   const auto input = io.input >= 0 ? sandbox::Input::kFollows : sandbox::Input::kNone;
   CARREL_ASSIGN(std::string start, sandbox::encode_start(job.command, input));
   const std::string id = storage::make_id();
-  auto making = std::make_unique<Making>(*this, id, job.spec, KeepersScope::kUse);
+  auto making = std::make_unique<Making>(*this, id, job, KeepersScope::kUse);
   auto launched = making->make();
   if (!launched.ok() && making->in_keepers_scope()) {  // it may just have ended
     home.release_once(id);
-    making = std::make_unique<Making>(*this, id, job.spec, KeepersScope::kLeave);
+    making = std::make_unique<Making>(*this, id, job, KeepersScope::kLeave);
     launched = making->make();
   }
   sweep();  // while the guest builds its room

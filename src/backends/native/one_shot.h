@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "backends/native/enforcement.h"
 #include "backends/native/launch.h"
@@ -22,6 +23,7 @@ namespace carrel::native {
 struct OneShot {
   policy::Spec spec;
   sandbox::CommandRequest command;
+  std::vector<GivenTree> trees;  // the spec's mounts, for one run: see open_mounts()
 };
 
 // Called once the sandbox is known to be enforceable, before the command runs.

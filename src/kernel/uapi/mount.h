@@ -20,6 +20,7 @@ inline constexpr std::uint64_t kAttrReadOnly = 0x1;
 inline constexpr std::uint64_t kAttrNoSuid = 0x2;
 inline constexpr std::uint64_t kAttrNoDev = 0x4;
 inline constexpr std::uint64_t kAttrNoExec = 0x8;
+inline constexpr std::uint64_t kAttrIdMap = 0x00100000;
 inline constexpr std::uint64_t kPropagationPrivate = 1U << 18;
 
 inline constexpr unsigned kAtRecursive = 0x8000;

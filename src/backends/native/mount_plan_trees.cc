@@ -1,0 +1,66 @@
+// The part of a mount plan that is about trees of the host's.
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "backends/native/plan_writer.h"
+#include "policy/mount_paths.h"
+
+namespace carrel::native {
+
+namespace {
+
+using protocol::StepKind;
+
+std::uint32_t kind_flag(GivenTree::Kind kind) {
+  return kind == GivenTree::Kind::kFile ? std::uint32_t{protocol::kStepIsFile} : 0U;
+}
+
+// Plans know paths from the root on.
+std::string_view in_root(const std::string& path) { return std::string_view(path).substr(1); }
+
+// Whether the target lies on a file system of the sandbox's own, which is there only after the root
+// is sealed, and can be written to.
+bool is_on_own(const policy::Spec& spec, const std::string& target) {
+  const std::array<std::string, 3> own = {"/workspace", "/tmp", "/home/" + spec.user};
+  return std::any_of(own.begin(), own.end(), [&](const std::string& folder) {
+    return target != folder && policy::path_holds(folder, target);
+  });
+}
+
+void add_target(PlanWriter& plan, const GivenTree& tree) {
+  const std::string_view path = in_root(tree.target);
+  for (std::size_t at = path.find('/'); at != std::string_view::npos; at = path.find('/', at + 1)) {
+    plan.simple(StepKind::kMountPoint, path.substr(0, at));
+  }
+  plan.simple(StepKind::kMountPoint, path, kind_flag(tree.kind));
+}
+
+}  // namespace
+
+void add_tree_targets(Parts& parts, const policy::Spec& spec, std::span<const GivenTree> trees) {
+  for (const GivenTree& tree : trees) {
+    if (!is_on_own(spec, tree.target)) {
+      add_target(parts.shared, tree);
+    }
+  }
+}
+
+void add_trees(PlanWriter& own, const GivenTrees& given) {
+  std::uint8_t slot = 0;
+  for (const GivenTree& tree : given.trees) {
+    add_target(own, tree);  // what is there stays
+    const std::uint32_t writable =
+        tree.mode == policy::MountMode::kReadWrite ? 0U : std::uint32_t{protocol::kStepReadOnly};
+    own.tree(slot++, given.by == TreesBy::kPath ? std::string_view(tree.path) : std::string_view(),
+             in_root(tree.target), writable | kind_flag(tree.kind));
+    for (const GivenTree::Hidden& hidden : tree.hidden) {
+      const bool file = hidden.kind == GivenTree::Kind::kFile;
+      own.mask(std::string(in_root(tree.target)) + "/" + hidden.path,
+               file ? kEmptyFile : kEmptyDirectory, kind_flag(hidden.kind));
+    }
+  }
+}
+
+}  // namespace carrel::native
