@@ -270,6 +270,13 @@ class Parser {
                                                 "; it is import, ls, rm or prune"}));
         }
         return {};
+      case OperandKind::kWorkspaceAction: {
+        bool known = false;
+        for_each_word(kWorkspaceActions, [&](std::string_view one) { known = known || one == word; });
+        return known ? Status{}
+                     : usage_error(command(), concat({"unknown action ", quote(word), "; it is one of ",
+                                                      kWorkspaceActions}));
+      }
       case OperandKind::kCommandName: {
         const std::string_view name[] = {word};
         CARREL_TRY(select_command(name));

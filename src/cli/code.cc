@@ -62,7 +62,7 @@ int code_command(const Context& context) {
   // No code at all is a program that does nothing; the file is there all the same.
   spec.value().code = code.value().empty() ? "\n" : std::move(code.value());
   sandbox::CommandRequest command;
-  command.arguments = {std::string(language.value()->program), "/workspace/code"};
+  command.arguments = {std::string(language.value()->program), policy::code_path(spec.value())};
   command.merged = context.arguments.has(OptionId::kMergeOutput);
   int input = context.arguments.has(OptionId::kNoStdin) || file == "-" ? -1 : STDIN_FILENO;
   return run_in_new_sandbox(context, spec.value(), std::move(command), input);

@@ -13,6 +13,7 @@
 #include "cli/notice.h"
 #include "cli/output.h"
 #include "cli/sandbox_spec.h"
+#include "cli/workspace_target.h"
 #include "policy/size.h"
 #include "storage/home.h"
 #include "storage/state.h"
@@ -36,6 +37,11 @@ int create_command(const Context& context) {
   native::CreateRequest request;
   request.spec = std::move(spec.value());
   request.trees = std::move(trees.value());
+  std::optional<native::UsedWorkspace> workspace;
+  if (Status used = add_workspace(home.value(), request.spec, request.trees, workspace);
+      !used.ok()) {
+    return fail(context, used.error());
+  }
   auto image = resolve_image(home.value(), context.arguments, request.spec);
   if (!image.ok()) {
     return fail(context, image.error());

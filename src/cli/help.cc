@@ -68,6 +68,8 @@ std::string_view group_title(CommandGroup group) {
       return "Run once";
     case CommandGroup::kLongLived:
       return "Long-lived sandboxes";
+    case CommandGroup::kFiles:
+      return "Workspaces: files through time";
     case CommandGroup::kOther:
       break;
   }
@@ -93,7 +95,8 @@ std::string program_help() {
       "carrel runs commands nobody has read, each in a room of its own.\n\n"
       "Usage: carrel COMMAND [OPTIONS] ...\n";
   for (const CommandGroup group :
-       {CommandGroup::kOnce, CommandGroup::kLongLived, CommandGroup::kOther}) {
+       {CommandGroup::kOnce, CommandGroup::kLongLived, CommandGroup::kFiles,
+        CommandGroup::kOther}) {
     out += concat({"\n", group_title(group), ":\n"});
     for (const Command& row : commands()) {
       if (row.group == group && row.visibility == Visibility::kListed) {

@@ -86,6 +86,16 @@ int dispatch(const Context& context) {
       return remove_command(context);
     case CommandId::kImage:
       return image_command(context);
+    case CommandId::kWorkspace:
+      return workspace_command(context);
+    case CommandId::kSnapshot:
+      return snapshot_command(context);
+    case CommandId::kRestore:
+      return restore_command(context);
+    case CommandId::kFork:
+      return fork_command(context);
+    case CommandId::kDiff:
+      return diff_command(context);
     case CommandId::kDoctor:
       return doctor_command(context);
     case CommandId::kMount:

@@ -24,6 +24,11 @@ constexpr std::array kShellName = {Operand{"SHELL", OperandKind::kShellName}};
 constexpr std::array kCommandName = {Operand{"COMMAND", OperandKind::kCommandName}};
 constexpr std::array kImageWords = {Operand{"ACTION", OperandKind::kImageAction},
                                     Operand{"WORD", OperandKind::kAnything}};
+constexpr std::array kWorkspaceWords = {Operand{"ACTION", OperandKind::kWorkspaceAction},
+                                        Operand{"WORD", OperandKind::kAnything}};
+constexpr std::array kWorkspaceName = {Operand{"ID", OperandKind::kSandbox}};
+constexpr std::array kWorkspaceAndSnapshot = {Operand{"ID", OperandKind::kSandbox},
+                                              Operand{"SNAPSHOT", OperandKind::kAnything}};
 constexpr std::array kWords = {Operand{"WORD", OperandKind::kAnything}};
 constexpr std::span<const Operand> kNone{};
 
@@ -110,6 +115,45 @@ constexpr std::array kCommands = {
             "carrel run --image debian -- cat /etc/os-release\trun in it\n"
             "carrel image ls\twhat there is\ncarrel image rm debian\tremove it\n",
             Visibility::kListed},
+    Command{CommandId::kWorkspace, "workspace", "look after workspaces and their snapshots",
+            CommandGroup::kFiles, kWorkspaceWords, 1, kMany, Trailing::kNothing, kCarrelFailed,
+            std::nullopt,
+            "ACTION is ls, history NAME, rm NAME..., prune --older-than TIME, forget SNAPSHOT... or "
+            "fsck. A workspace is made by `--workspace NAME`, shown at /workspace, and stays until "
+            "it is removed. prune removes those that no sandbox had for so long; forget removes "
+            "snapshots, in any order; fsck reads everything that is stored and compares it with "
+            "its hashes.",
+            "carrel run --workspace notes -- sh -c 'date >> log'\tkeep what it writes\n"
+            "carrel workspace ls\twhat there is, and how large\n"
+            "carrel workspace history notes\tits snapshots\n"
+            "carrel workspace prune --older-than 30d\tremove what nobody used for a month\n",
+            Visibility::kListed},
+    Command{CommandId::kSnapshot, "snapshot", "keep what a workspace holds now", CommandGroup::kFiles,
+            kWorkspaceName, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt,
+            "ID is a sandbox or the name of a workspace. Prints the snapshot's id. A running sandbox "
+            "stands still while its files are read. Only what changed since the snapshot before is "
+            "copied.",
+            "carrel snapshot $id --name before\twith a name\n", Visibility::kListed},
+    Command{CommandId::kRestore, "restore", "make a workspace what it was in a snapshot",
+            CommandGroup::kFiles, kWorkspaceAndSnapshot, 2, 2, Trailing::kNothing, kUsageFailed,
+            std::nullopt,
+            "What is in the workspace now and in no snapshot is lost. Everything is checked against "
+            "its hash first. A running sandbox stands still meanwhile.",
+            "carrel restore $id before\tby its name\n", Visibility::kListed},
+    Command{CommandId::kFork, "fork", "make another sandbox with the same files",
+            CommandGroup::kFiles, kWorkspaceName, 1, 1, Trailing::kNothing, kUsageFailed,
+            std::nullopt,
+            "Takes a snapshot and prints the id of a new sandbox that continues from it, with the "
+            "same settings and a workspace of its own. Values of variables are not stored, and so "
+            "not passed on.",
+            "copy=$(carrel fork $id)\ttry something in a copy\n", Visibility::kListed},
+    Command{CommandId::kDiff, "diff", "show what changed in a workspace", CommandGroup::kFiles,
+            kWorkspaceName, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt,
+            "Without --from: since its last snapshot, or since it began. Without --to: until now. "
+            "The text is in the form that `git apply` reads.",
+            "carrel diff $id\tsince the last snapshot\n"
+            "carrel diff $id --from before --names\tonly which files\n",
+            Visibility::kListed},
     Command{CommandId::kDoctor, "doctor", "say what this host can enforce, and what is missing",
             CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt, "",
             "carrel doctor\tcheck this host\n", Visibility::kListed},
@@ -142,10 +186,10 @@ constexpr std::array kCommands = {
 };
 
 template <typename... Ids>
-constexpr std::uint32_t of(Ids... ids) {
-  return ((1U << static_cast<unsigned>(ids)) | ...);
+constexpr std::uint64_t of(Ids... ids) {
+  return ((std::uint64_t{1} << static_cast<unsigned>(ids)) | ...);
 }
-constexpr std::uint32_t kAllCommands = (1U << kCommands.size()) - 1;
+constexpr std::uint64_t kAllCommands = (std::uint64_t{1} << kCommands.size()) - 1;
 
 Status check_lease(const Given& given) {
   CARREL_TRY(policy::parse_duration(given));
@@ -181,9 +225,21 @@ constexpr std::array kOptions = {
            "python, bash or node (by the file's ending, else python)", "python bash node",
            of(CommandId::kCode), check_language},
     Option{OptionId::kName, 0, "name", "NAME", "a name to use in place of the id", "",
-           of(CommandId::kCreate), policy::check_name},
+           of(CommandId::kCreate, CommandId::kFork), policy::check_name},
     Option{OptionId::kImageName, 0, "name", "NAME", "the name of the image", "",
            of(CommandId::kImage), policy::check_image_name},
+    Option{OptionId::kSnapshotName, 0, "name", "NAME", "a name for the snapshot", "",
+           of(CommandId::kSnapshot), policy::check_name},
+    Option{OptionId::kNewWorkspace, 0, "workspace", "NAME", "the name of the new workspace", "",
+           of(CommandId::kFork), policy::check_name},
+    Option{OptionId::kFromSnapshot, 0, "from", "SNAPSHOT", "compare with this one", "",
+           of(CommandId::kDiff), nullptr},
+    Option{OptionId::kToSnapshot, 0, "to", "SNAPSHOT", "and not with what it is now", "",
+           of(CommandId::kDiff), nullptr},
+    Option{OptionId::kNamesOnly, 0, "names", "", "only which files, not what in them", "",
+           of(CommandId::kDiff), nullptr},
+    Option{OptionId::kOlderThan, 0, "older-than", "TIME", "that no sandbox had for this long", "",
+           of(CommandId::kWorkspace), check_lease},
     Option{OptionId::kLease, 0, "lease", "TIME", "end by itself after this long", "",
            of(CommandId::kCreate), check_lease},
     Option{OptionId::kSession, 0, "session", "NAME", "use the shell of this name, made at need", "",

@@ -29,6 +29,11 @@ enum class CommandId : unsigned {
   kLogs,
   kRemove,
   kImage,
+  kWorkspace,
+  kSnapshot,
+  kRestore,
+  kFork,
+  kDiff,
   kDoctor,
   kMount,
   kCompletion,
@@ -46,9 +51,12 @@ enum class OperandKind {
   kShellName,
   kCommandName,
   kImageAction,
+  kWorkspaceAction,
   kVerb,
   kAnything
 };
+
+inline constexpr std::string_view kWorkspaceActions = "ls history rm prune forget fsck";
 
 struct Operand {
   std::string_view placeholder;
@@ -58,7 +66,7 @@ struct Operand {
 // Whether the words after the operands are a command to run, with options of its own.
 enum class Trailing { kNothing, kCommand };
 enum class Visibility { kListed, kHidden };
-enum class CommandGroup { kOnce, kLongLived, kOther };
+enum class CommandGroup { kOnce, kLongLived, kFiles, kOther };
 
 // Exit statuses of wrong usage: 125 for commands whose status is that of the command inside.
 inline constexpr int kCarrelFailed = 125;
@@ -106,6 +114,12 @@ enum class OptionId {
   kWritable,
   kMan,
   kImageName,
+  kSnapshotName,
+  kFromSnapshot,
+  kToSnapshot,
+  kNamesOnly,
+  kOlderThan,
+  kNewWorkspace,
 };
 
 // An option that is about the command itself and not about the sandbox.
@@ -116,12 +130,12 @@ struct Option {
   std::string_view placeholder;                 // empty: a flag
   std::string_view help;                        // one line, no full stop
   std::string_view choices;                     // words to complete, separated by spaces
-  std::uint32_t commands;                       // a bit for each CommandId
+  std::uint64_t commands;                       // a bit for each CommandId
   Status (*check)(const policy::Given& given);  // null: any value
 
   [[nodiscard]] bool is_flag() const { return placeholder.empty(); }
   [[nodiscard]] bool belongs_to(const Command& command) const {
-    return (commands & (1U << static_cast<unsigned>(command.id))) != 0;
+    return (commands & (std::uint64_t{1} << static_cast<unsigned>(command.id))) != 0;
   }
 };
 

@@ -12,6 +12,7 @@
 #include "cli/one_shot.h"
 #include "cli/output.h"
 #include "cli/sandbox_spec.h"
+#include "cli/workspace_target.h"
 #include "storage/home.h"
 
 namespace carrel::cli {
@@ -29,6 +30,10 @@ int run_in_new_sandbox(const Context& context, const policy::Spec& spec,
   native::OneShot job;
   job.spec = spec;
   job.trees = std::move(trees.value());
+  std::optional<native::UsedWorkspace> workspace;
+  if (Status used = add_workspace(home.value(), job.spec, job.trees, workspace); !used.ok()) {
+    return fail(context, used.error());
+  }
   auto image = resolve_image(home.value(), context.arguments, job.spec);
   if (!image.ok()) {
     return fail(context, image.error());

@@ -29,6 +29,18 @@ Result<std::string> workspace_named(const storage::Home& home, const std::string
 
 }  // namespace
 
+Status add_workspace(const storage::Home& home, const policy::Spec& spec,
+                     std::vector<native::GivenTree>& trees,
+                     std::optional<native::UsedWorkspace>& workspace) {
+  if (spec.workspace.empty()) {
+    return {};
+  }
+  CARREL_ASSIGN(native::UsedWorkspace used, native::use_workspace(home, spec));
+  trees.insert(trees.begin(), std::move(used.tree));
+  workspace = std::move(used);
+  return {};
+}
+
 Result<std::string> workspace_of(const storage::Home& home, const std::string& id) {
   CARREL_ASSIGN(storage::State state, storage::State::open(home));
   CARREL_ASSIGN(const std::optional<storage::SandboxRow> row, state.find(id));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/native/standstill.h"
+#include "backends/native/workspace.h"
 #include "base/result.h"
 #include "cli/context.h"
 #include "storage/box.h"
@@ -29,6 +30,11 @@ struct WorkspaceTarget {
 // The workspace of the sandbox that the word names, or the workspace of that name. A restore that
 // was interrupted is finished first. Changes what this process may do: see storage/…/rights.h.
 Result<std::unique_ptr<WorkspaceTarget>> open_workspace_target(const std::string& named);
+
+// Opens the workspace that a spec names, if it names one, and adds its tree.
+Status add_workspace(const storage::Home& home, const policy::Spec& spec,
+                     std::vector<native::GivenTree>& trees,
+                     std::optional<native::UsedWorkspace>& workspace);
 
 // The long-lived sandboxes that have a workspace.
 Result<std::vector<storage::BoxRecord>> boxes_with(const storage::Home& home,

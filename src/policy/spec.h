@@ -74,8 +74,13 @@ struct Spec {
   MountGrants mount_grants;
   std::string workspace;  // the named one that is /workspace; empty: one that goes with the sandbox
   WorkspaceUse workspace_use = WorkspaceUse::kAlone;
-  std::string code;  // source text that is put, read-only, at /workspace/code; empty: none
+  std::string code;  // source text that is put, read-only, at code_path(); empty: none
 };
+
+// Beside the work, and not in a workspace that is kept.
+inline std::string code_path(const Spec& spec) {
+  return spec.workspace.empty() ? "/workspace/code" : "/tmp/code";
+}
 
 inline constexpr std::chrono::milliseconds kOneShotTimeout{60'000};
 inline constexpr std::chrono::milliseconds kLongLivedTimeout{300'000};

@@ -85,7 +85,11 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   } else {
     add("pids", "rlimit", facts.why_no_pids);
   }
-  add("disk", "tmpfs", "counted as memory");
+  if (spec.workspace.empty()) {
+    add("disk", "tmpfs", "counted as memory");
+  } else {
+    add("disk", "rlimit", "each file of the workspace is limited, and not all together");
+  }
   add("tmp", "tmpfs", "counted as memory");
   if (facts.logout.has_value()) {
     const bool ends = facts.logout->effect == Logout::kEnds;
@@ -122,10 +126,14 @@ Status check_required(const policy::Spec& spec, const EnforcementFacts& facts) {
           return missing("cpu", facts.why_no_cpu);
         }
         break;
-      // RLIMIT_NPROC counts the processes of the sandbox's own user namespace: a real limit. And a
-      // tmpfs has a size everywhere.
+      // RLIMIT_NPROC counts the processes of the sandbox's own user namespace: a real limit.
       case policy::Protection::kPids:
+        break;
+      // A tmpfs has a size everywhere.
       case policy::Protection::kDisk:
+        if (!spec.workspace.empty()) {
+          return missing("disk", "a named workspace is limited file by file only");
+        }
         break;
       case policy::Protection::kLandlock:
         if (facts.landlock_abi <= 0) {

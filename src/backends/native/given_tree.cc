@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "backends/native/overlay.h"
 #include "kernel/detached_mount.h"
 #include "kernel/uapi/mount.h"
 
@@ -35,6 +36,7 @@ Result<std::vector<GivenTree>> duplicate(const std::vector<GivenTree>& trees) {
     copy.mode = tree.mode;
     copy.owner = tree.owner;
     copy.hidden = tree.hidden;
+    copy.overlay = tree.overlay;
     copies.push_back(std::move(copy));
   }
   return copies;
@@ -42,6 +44,15 @@ Result<std::vector<GivenTree>> duplicate(const std::vector<GivenTree>& trees) {
 
 Result<PreparedTree> prepare(const GivenTree& tree, std::uint32_t id) {
   PreparedTree prepared;
+  if (tree.overlay.has_value()) {
+    auto made = make_overlay(tree, id);
+    if (!made.ok()) {
+      return in_tree(std::move(made.error()), tree);
+    }
+    prepared.mount = std::move(made.value());
+    prepared.ownership = ::geteuid() == 0 ? Ownership::kMapped : Ownership::kCallers;
+    return prepared;
+  }
   if (::geteuid() != 0) {
     return prepared;
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,16 @@ struct GivenTree {
     std::uint32_t group = 0;
   };
 
+  // Directories below `top` that an overlay is made of, the lowest layer first. Their files belong
+  // to the owner. Names have no character that a mount option cannot have.
+  struct Overlay {
+    std::string top;
+    std::vector<std::string> layers;
+    std::string upper;
+    std::string work;
+    std::string place;  // an empty directory beside the upper one
+  };
+
   UniqueFd source;     // O_PATH
   std::string path;    // where the host has it
   std::string target;  // where it appears; absolute, made if it is missing
@@ -35,7 +46,11 @@ struct GivenTree {
   policy::MountMode mode = policy::MountMode::kReadOnly;
   Owner owner;
   std::vector<Hidden> hidden;  // none below another
+  std::optional<Overlay> overlay;  // what is put there instead; `source` is its upper directory
 };
+
+// Where a sandbox's workspace is, a named one and its own.
+inline constexpr char kWorkspace[] = "/workspace";
 
 // How it came into the sandbox, for the report.
 enum class Ownership {

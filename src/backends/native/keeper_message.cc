@@ -29,6 +29,20 @@ std::string text_of(const Json& bytes) {
   return text;
 }
 
+Json encode_overlay(const GivenTree::Overlay& overlay) {
+  return {{"top", bytes_of(overlay.top)},
+          {"layers", overlay.layers},
+          {"upper", overlay.upper},
+          {"work", overlay.work},
+          {"place", overlay.place}};
+}
+
+GivenTree::Overlay decode_overlay(const Json& object) {
+  return {text_of(object.at("top")), object.at("layers").get<std::vector<std::string>>(),
+          object.at("upper").get<std::string>(), object.at("work").get<std::string>(),
+          object.at("place").get<std::string>()};
+}
+
 Json encode_tree(const GivenTree& tree) {
   Json hidden = Json::array();
   for (const GivenTree::Hidden& one : tree.hidden) {
@@ -42,6 +56,7 @@ Json encode_tree(const GivenTree& tree) {
           {"writable", tree.mode == policy::MountMode::kReadWrite},
           {"user", tree.owner.user},
           {"group", tree.owner.group},
+          {"overlay", tree.overlay.has_value() ? encode_overlay(*tree.overlay) : Json()},
           {"hidden", hidden}};
 }
 
@@ -60,6 +75,9 @@ GivenTree decode_tree(const Json& object, UniqueFd source) {
   for (const Json& one : object.at("hidden")) {
     tree.hidden.push_back(
         {text_of(one.at("path")), kind_of(one), one.at("why").get<std::string>()});
+  }
+  if (const Json& overlay = object.at("overlay"); !overlay.is_null()) {
+    tree.overlay = decode_overlay(overlay);
   }
   return tree;
 }

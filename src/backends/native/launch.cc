@@ -174,6 +174,13 @@ EnforcementFacts facts_of(const HostSetup& host, const SandboxGroups& groups, Li
 
 // CRITICAL: a mount that nobody opened and judged would be left out without a word.
 Status check_trees(const policy::Spec& spec, const std::vector<GivenTree>& trees) {
+  if (!spec.workspace.empty() &&
+      std::none_of(trees.begin(), trees.end(),
+                   [](const GivenTree& tree) { return tree.target == kWorkspace; })) {
+    return Error{Code::kInvalid, 0,
+                 "Failed to create sandbox: nobody opened the workspace '" + spec.workspace + "'",
+                 {}};
+  }
   for (const policy::Mount& mount : spec.mounts) {
     const bool there = std::any_of(trees.begin(), trees.end(), [&](const GivenTree& tree) {
       return tree.target == mount.target && tree.mode == mount.mode;

@@ -342,7 +342,7 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   own.attach(kDiskSlot, "home", home, 0755);
   add_trees(own, given);
   if (!spec.code.empty()) {
-    own.replace(kDiskSlot, "workspace/code", spec.code, protocol::kStepIsFile);
+    own.replace(kTmpSlot, policy::code_path(spec).substr(1), spec.code, protocol::kStepIsFile);
   }
   add_proc(parts, spec, identity);
   result.shared = shared.take();

@@ -53,7 +53,8 @@ void add_trees(PlanWriter& own, const GivenTrees& given) {
     add_target(own, tree);  // what is there stays
     const std::uint32_t writable =
         tree.mode == policy::MountMode::kReadWrite ? 0U : std::uint32_t{protocol::kStepReadOnly};
-    own.tree(slot++, given.by == TreesBy::kPath ? std::string_view(tree.path) : std::string_view(),
+    const bool by_path = given.by == TreesBy::kPath && !tree.overlay.has_value();
+    own.tree(slot++, by_path ? std::string_view(tree.path) : std::string_view(),
              in_root(tree.target), writable | kind_flag(tree.kind));
     for (const GivenTree::Hidden& hidden : tree.hidden) {
       const bool file = hidden.kind == GivenTree::Kind::kFile;

@@ -30,6 +30,17 @@ Result<UniqueFd> open_private(int dir, const std::string& name) {
   return open_at(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
+// A directory that the workload writes to. As root it belongs to an id of the workspaces' own.
+Status make_owned(int dir, const char* name) {
+  if (::mkdirat(dir, name, 0755) != 0) {
+    return errno == EEXIST ? Status{} : Status{system_error("make a workspace")};
+  }
+  if (::geteuid() == 0 && ::fchownat(dir, name, kWorkspaceId, kWorkspaceId, 0) != 0) {
+    return system_error("give a workspace to its user");
+  }
+  return {};
+}
+
 bool is_locked(int dir, const std::string& name) {
   const UniqueFd fd(::openat(dir, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   return fd.valid() && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0;
@@ -104,17 +115,9 @@ Result<WorkspaceRow> WorkspaceStore::ensure(const WorkspaceRow& wanted) {
 Result<UniqueFd> WorkspaceStore::open_directory(const WorkspaceRow& row) {
   CARREL_ASSIGN(UniqueFd directory, open_private(workspaces_.get(), row.name));
   CARREL_TRY(open_private(directory.get(), "stage"));
+  CARREL_TRY(make_owned(directory.get(), "tree"));
   if (row.form == TreeForm::kUpper) {
-    CARREL_TRY(open_private(directory.get(), "work"));
-  }
-  if (::mkdirat(directory.get(), "tree", 0755) == 0) {
-    // As root the files belong to an id of the workspaces' own.
-    if (::geteuid() == 0 && ::fchownat(directory.get(), "tree", kWorkspaceId, kWorkspaceId, 0) != 0 &&
-        errno != EINVAL) {
-      return system_error("give the workspace to its user");
-    }
-  } else if (errno != EEXIST) {
-    return system_error("make the workspace '" + row.name + "'");
+    CARREL_TRY(make_owned(directory.get(), "work"));
   }
   return directory;
 }

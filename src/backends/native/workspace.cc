@@ -1,0 +1,103 @@
+#include "backends/native/workspace.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <utility>
+#include <vector>
+
+#include "base/files.h"
+#include "policy/spec_json.h"
+#include "storage/box.h"
+#include "storage/state.h"
+#include "storage/workspaces/restore.h"
+#include "storage/workspaces/workspace_store.h"
+
+namespace carrel::native {
+
+namespace {
+
+using storage::WorkspaceStore;
+
+// Nobody runs in it: that was made sure of.
+class Nobody : public storage::Writers {
+ public:
+  Status freeze() override { return {}; }
+  void thaw() override {}
+};
+
+// A long-lived sandbox that has it and does not share it, or is not to.
+Status check_boxes(const storage::Home& home, const policy::Spec& spec) {
+  CARREL_ASSIGN(storage::State state, storage::State::open(home));
+  CARREL_ASSIGN(const std::vector<storage::SandboxRow> rows,
+                state.list(storage::State::Which::kLive));
+  for (const storage::SandboxRow& row : rows) {
+    auto other = policy::spec_from_json(row.spec);
+    if (!other.ok() || other->workspace != spec.workspace) {
+      continue;
+    }
+    const bool both = other->workspace_use == policy::WorkspaceUse::kShared &&
+                      spec.workspace_use == policy::WorkspaceUse::kShared;
+    if (!both) {
+      return Error{Code::kConflict, 0,
+                   "sandbox " + (row.name.empty() ? row.id : "'" + row.name + "'") +
+                       " has the workspace '" + spec.workspace + "'",
+                   "remove it, fork it, or give both --share-workspace"};
+    }
+  }
+  return {};
+}
+
+GivenTree::Overlay overlay_of(const storage::Home& home, const storage::WorkspaceRow& row,
+                              const std::vector<storage::LayerRef>& layers) {
+  GivenTree::Overlay overlay;
+  overlay.top = home.path();
+  for (const storage::LayerRef& layer : layers) {
+    overlay.layers.push_back("layers/" + layer.id + "/tree");
+  }
+  const std::string directory = "workspaces/" + row.name;
+  overlay.upper = directory + "/tree";
+  overlay.work = directory + "/work";
+  overlay.place = directory + "/stage";
+  return overlay;
+}
+
+}  // namespace
+
+Result<UsedWorkspace> use_workspace(const storage::Home& home, const policy::Spec& spec) {
+  CARREL_ASSIGN(WorkspaceStore store, WorkspaceStore::open(home));
+  storage::WorkspaceRow wanted;
+  wanted.name = spec.workspace;
+  wanted.created_ms = storage::wall_clock_ms();
+  wanted.used_ms = wanted.created_ms;
+  wanted.disk_bytes = spec.limits.disk_bytes;
+  CARREL_ASSIGN(storage::WorkspaceRow row, store.ensure(wanted));
+  UsedWorkspace used;
+  CARREL_ASSIGN(const UniqueFd directory, store.open_directory(row));
+  CARREL_ASSIGN(used.lock, store.lock(directory));
+  CARREL_TRY(check_boxes(home, spec));
+  CARREL_ASSIGN(used.use, store.use(row, spec.workspace_use == policy::WorkspaceUse::kShared
+                                             ? WorkspaceStore::Sharing::kShared
+                                             : WorkspaceStore::Sharing::kAlone));
+  CARREL_ASSIGN(row, store.find(row.name));
+  if (!row.restoring.empty()) {
+    Nobody nobody;
+    CARREL_TRY(storage::finish_restore(store, row, nobody));
+  }
+  CARREL_TRY(store.records().touch(row.name));
+  CARREL_ASSIGN(used.tree.source,
+                open_at(directory.get(), "tree", O_PATH | O_DIRECTORY | O_NOFOLLOW));
+  used.tree.path = home.path() + "/workspaces/" + row.name + "/tree";
+  used.tree.target = kWorkspace;
+  used.tree.kind = GivenTree::Kind::kFolder;
+  used.tree.mode = policy::MountMode::kReadWrite;
+  used.tree.owner = {storage::kWorkspaceId, storage::kWorkspaceId};
+  if (row.form == storage::TreeForm::kUpper) {
+    CARREL_ASSIGN(const std::vector<storage::LayerRef> layers,
+                  store.records().base_layers(row.name));
+    used.tree.overlay = overlay_of(home, row, layers);
+  }
+  return used;
+}
+
+}  // namespace carrel::native

@@ -1,0 +1,123 @@
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "backends/native/keeper_client.h"
+#include "base/files.h"
+#include "cli/context.h"
+#include "cli/mounts.h"
+#include "cli/output.h"
+#include "cli/workspace_target.h"
+#include "policy/settings.h"
+#include "policy/spec_json.h"
+#include "storage/state.h"
+#include "storage/workspaces/snapshot.h"
+
+namespace carrel::cli {
+
+namespace {
+
+// Takes the snapshot in a process of its own: what that needs to read files with would be in the way
+// of making a sandbox. The answer is "+id" or "-error".
+Result<std::string> snapshot_apart(const std::string& named) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    return system_error("take a snapshot");
+  }
+  const UniqueFd from(ends[0]);
+  UniqueFd to(ends[1]);
+  const pid_t child = ::fork();
+  if (child < 0) {
+    return system_error("take a snapshot");
+  }
+  if (child == 0) {
+    auto target = open_workspace_target(named);
+    Result<storage::SnapshotRow> taken = Error{};
+    if (target.ok()) {
+      WorkspaceTarget& at = **target;
+      taken = storage::take_snapshot(*at.store, at.row, "", *at.writers);
+    } else {
+      taken = target.error();
+    }
+    const Status told =
+        write_all(to.get(), taken.ok() ? "+" + taken->id : "-" + taken.error().to_string());
+    ::_exit(told.ok() ? 0 : 1);
+  }
+  to.reset();
+  CARREL_ASSIGN(const std::string answer, read_all(from.get(), 1 << 16));
+  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  if (!answer.starts_with('+')) {
+    return Error{Code::kConflict, 0, answer.empty() ? "take a snapshot" : answer.substr(1), {}};
+  }
+  return answer.substr(1);
+}
+
+// The settings of the sandbox that is forked, or the usual ones.
+Result<policy::Spec> spec_of(const storage::Home& home, const std::string& named) {
+  auto box = storage::find_box(home, named);
+  if (!box.ok()) {
+    return policy::default_spec(policy::Operation::kCreate);
+  }
+  CARREL_ASSIGN(storage::State state, storage::State::open(home));
+  CARREL_ASSIGN(const std::optional<storage::SandboxRow> row, state.find(box->id));
+  if (!row.has_value()) {
+    return storage::no_such_box(named);
+  }
+  CARREL_ASSIGN(policy::Spec spec, policy::spec_from_json(row->spec));
+  spec.environment.clear();
+  return spec;
+}
+
+Result<std::string> make_fork(const Context& context, storage::Home& home,
+                              const std::string& named) {
+  native::CreateRequest request;
+  CARREL_ASSIGN(request.spec, spec_of(home, named));
+  CARREL_ASSIGN(request.trees, open_mounts(context, request.spec));
+  CARREL_ASSIGN(const std::string snapshot, snapshot_apart(named));
+  storage::WorkspaceRow row;
+  row.name = std::string(
+      context.arguments.value(OptionId::kNewWorkspace).value_or("fork-" + storage::random_hex(8)));
+  row.form = storage::TreeForm::kUpper;
+  row.created_ms = storage::wall_clock_ms();
+  row.used_ms = row.created_ms;
+  row.disk_bytes = request.spec.limits.disk_bytes;
+  row.base = snapshot;
+  row.head = snapshot;
+  CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
+  CARREL_ASSIGN(const std::optional<storage::WorkspaceRow> taken, store.records().find(row.name));
+  if (taken.has_value()) {
+    return Error{Code::kConflict, 0, "there is already a workspace '" + row.name + "'", {}};
+  }
+  CARREL_TRY(store.ensure(row));
+  request.spec.workspace = row.name;
+  request.spec.workspace_use = policy::WorkspaceUse::kAlone;
+  request.name = std::string(context.arguments.value(OptionId::kName).value_or(""));
+  std::optional<native::UsedWorkspace> workspace;
+  CARREL_TRY(add_workspace(home, request.spec, request.trees, workspace));
+  auto id = native::create_sandbox(home, std::move(request));
+  if (!id.ok()) {
+    (void)store.remove(row.name);
+  }
+  return id;
+}
+
+}  // namespace
+
+int fork_command(const Context& context) {
+  auto home = storage::Home::open();
+  if (!home.ok()) {
+    return fail(context, home.error());
+  }
+  auto id = make_fork(context, home.value(), std::string(context.arguments.operands.front()));
+  if (!id.ok()) {
+    return fail(context, id.error());
+  }
+  print(context.json() ? "{\"id\":" + json_string(id.value()) + "}\n" : id.value() + "\n");
+  return 0;
+}
+
+}  // namespace carrel::cli
