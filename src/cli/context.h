@@ -31,6 +31,7 @@ int snapshot_command(const Context& context);
 int restore_command(const Context& context);
 int fork_command(const Context& context);
 int diff_command(const Context& context);
+int apply_command(const Context& context);
 int doctor_command(const Context& context);
 int mount_command(const Context& context);
 int keeper_command(const Context& context);

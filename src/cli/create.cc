@@ -13,6 +13,7 @@
 #include "cli/notice.h"
 #include "cli/output.h"
 #include "cli/sandbox_spec.h"
+#include "cli/workspace_source.h"
 #include "cli/workspace_target.h"
 #include "policy/size.h"
 #include "storage/home.h"
@@ -37,6 +38,9 @@ int create_command(const Context& context) {
   native::CreateRequest request;
   request.spec = std::move(spec.value());
   request.trees = std::move(trees.value());
+  if (Status copied = copy_source(context, home.value(), request.spec); !copied.ok()) {
+    return fail(context, copied.error());
+  }
   std::optional<native::UsedWorkspace> workspace;
   if (Status used = add_workspace(home.value(), request.spec, request.trees, workspace);
       !used.ok()) {

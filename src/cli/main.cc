@@ -96,6 +96,8 @@ int dispatch(const Context& context) {
       return fork_command(context);
     case CommandId::kDiff:
       return diff_command(context);
+    case CommandId::kApply:
+      return apply_command(context);
     case CommandId::kDoctor:
       return doctor_command(context);
     case CommandId::kMount:

@@ -27,6 +27,8 @@ constexpr std::array kImageWords = {Operand{"ACTION", OperandKind::kImageAction}
 constexpr std::array kWorkspaceWords = {Operand{"ACTION", OperandKind::kWorkspaceAction},
                                         Operand{"WORD", OperandKind::kAnything}};
 constexpr std::array kWorkspaceName = {Operand{"ID", OperandKind::kSandbox}};
+constexpr std::array kWorkspaceAndPaths = {Operand{"ID", OperandKind::kSandbox},
+                                           Operand{"PATH", OperandKind::kAnything}};
 constexpr std::array kWorkspaceAndSnapshot = {Operand{"ID", OperandKind::kSandbox},
                                               Operand{"SNAPSHOT", OperandKind::kAnything}};
 constexpr std::array kWords = {Operand{"WORD", OperandKind::kAnything}};
@@ -154,6 +156,17 @@ constexpr std::array kCommands = {
             "carrel diff $id\tsince the last snapshot\n"
             "carrel diff $id --from before --names\tonly which files\n",
             Visibility::kListed},
+    Command{CommandId::kApply, "apply", "carry changes back to where a workspace came from",
+            CommandGroup::kFiles, kWorkspaceAndPaths, 1, kMany, Trailing::kNothing, kCarrelFailed,
+            std::nullopt,
+            "For a workspace that --workspace-from made: what changed in it since, or only what is "
+            "at or below each PATH, is written to that directory. It asks first. If one of the "
+            "files was changed there as well, nothing is written at all. Changes in .git are left "
+            "out unless they are named.",
+            "id=$(carrel create --workspace-from .)\ta copy to work in\n"
+            "carrel diff $id --from origin\twhat the agent did\n"
+            "carrel apply $id src README.md\ttake over some of it\n",
+            Visibility::kListed},
     Command{CommandId::kDoctor, "doctor", "say what this host can enforce, and what is missing",
             CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt, "",
             "carrel doctor\tcheck this host\n", Visibility::kListed},
@@ -232,6 +245,10 @@ constexpr std::array kOptions = {
            of(CommandId::kSnapshot), policy::check_name},
     Option{OptionId::kNewWorkspace, 0, "workspace", "NAME", "the name of the new workspace", "",
            of(CommandId::kFork), policy::check_name},
+    Option{OptionId::kWorkspaceFrom, 0, "workspace-from", "DIR",
+           "begin with a copy of this host directory, which stays as it is", "",
+           of(CommandId::kRun, CommandId::kCode, CommandId::kCreate), nullptr},
+    Option{OptionId::kYes, 'y', "yes", "", "do not ask", "", of(CommandId::kApply), nullptr},
     Option{OptionId::kFromSnapshot, 0, "from", "SNAPSHOT", "compare with this one", "",
            of(CommandId::kDiff), nullptr},
     Option{OptionId::kToSnapshot, 0, "to", "SNAPSHOT", "and not with what it is now", "",

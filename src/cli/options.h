@@ -34,6 +34,7 @@ enum class CommandId : unsigned {
   kRestore,
   kFork,
   kDiff,
+  kApply,
   kDoctor,
   kMount,
   kCompletion,
@@ -120,6 +121,8 @@ enum class OptionId {
   kNamesOnly,
   kOlderThan,
   kNewWorkspace,
+  kWorkspaceFrom,
+  kYes,
 };
 
 // An option that is about the command itself and not about the sandbox.

@@ -12,6 +12,7 @@
 #include "cli/one_shot.h"
 #include "cli/output.h"
 #include "cli/sandbox_spec.h"
+#include "cli/workspace_source.h"
 #include "cli/workspace_target.h"
 #include "storage/home.h"
 
@@ -30,9 +31,15 @@ int run_in_new_sandbox(const Context& context, const policy::Spec& spec,
   native::OneShot job;
   job.spec = spec;
   job.trees = std::move(trees.value());
+  if (Status copied = copy_source(context, home.value(), job.spec); !copied.ok()) {
+    return fail(context, copied.error());
+  }
   std::optional<native::UsedWorkspace> workspace;
   if (Status used = add_workspace(home.value(), job.spec, job.trees, workspace); !used.ok()) {
     return fail(context, used.error());
+  }
+  if (workspace.has_value()) {
+    workspace->lock.reset();  // that it is in use keeps others away
   }
   auto image = resolve_image(home.value(), context.arguments, job.spec);
   if (!image.ok()) {

@@ -193,7 +193,7 @@ TEST(ConfigTest, TheSameSettingUnderTwoNamesIsAnError) {
 TEST(ConfigTest, PartsThatAreNotBuiltAreUnavailable) {
   for (const std::string_view text :
        {"network_enabled = true", "network = \"full\"", "mount = [\"/a:/b\"]", "tier = \"low\"",
-        "use_sandbox = false", "[create]\nworkspace = \"w\""}) {
+        "use_sandbox = false"}) {
     const auto result = parse_config(text, "carrel.toml");
     ASSERT_FALSE(result.ok()) << text;
     EXPECT_EQ(result.error().code, Code::kUnavailable) << text;

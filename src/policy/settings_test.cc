@@ -152,7 +152,7 @@ TEST(SettingsTest, PartsThatAreNotBuiltSaySo) {
     std::string_view text;
   } kTable[] = {
       {"mount", "/a:/b"},      {"network", "full"},         {"network", "allow=example.org"},
-      {"network", "allow"},    {"network-enabled", "true"}, {"workspace", "mine"},
+      {"network", "allow"},    {"network-enabled", "true"},
       {"tier", "low"},         {"backend", "docker"},       {"isolation", "gvisor"},
       {"isolation", "vm"},     {"user", "root"},            {"use-sandbox", "false"},
   };

@@ -75,13 +75,12 @@ void write_back(int file) {
                         SYNC_FILE_RANGE_WAIT_AFTER);
 }
 
-// As root a workspace's files are not root's.
-Status keep_owner(int copy, const struct stat& original, const std::string& path) {
-  if (original.st_uid == ::geteuid() && original.st_gid == ::getegid()) {
-    return {};
-  }
-  return ::fchown(copy, original.st_uid, original.st_gid) == 0 ? Status{}
-                                                               : Status{copy_error(path)};
+// As root a workspace's files are not root's. An empty name is the directory or file itself.
+Status give_to_workspace(int dir, const char* name, const std::string& path) {
+  const int flags = AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
+  return ::geteuid() != 0 || ::fchownat(dir, name, kWorkspaceId, kWorkspaceId, flags) == 0
+             ? Status{}
+             : Status{copy_error(path)};
 }
 
 }  // namespace
@@ -156,7 +155,7 @@ Result<int> LayerWriter::enter(std::string_view path) {
       return copy_error(next);
     }
     CARREL_ASSIGN(UniqueFd copy, open_at(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-    CARREL_TRY(keep_owner(copy.get(), info, next));
+    CARREL_TRY(give_to_workspace(copy.get(), "", next));
     const ScannedEntry found = describe(info);
     open_.push_back({next, std::move(copy), found.mode, found.mtime_ns});
   }
@@ -198,7 +197,7 @@ Status LayerWriter::file(int parent, const std::string& name, ScannedEntry& entr
   CARREL_ASSIGN(UniqueFd copy,
                 open_at(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
   CARREL_ASSIGN(entry.hash, copy_hashed(original.get(), copy.get(), entry.path));
-  CARREL_TRY(keep_owner(copy.get(), info, entry.path));
+  CARREL_TRY(give_to_workspace(copy.get(), "", entry.path));
   if (::fchmod(copy.get(), entry.mode) != 0) {
     return copy_error(entry.path);
   }
@@ -222,12 +221,7 @@ Status LayerWriter::other(int parent, const std::string& name, const ScannedEntr
   if (made != 0) {
     return copy_error(entry.path);
   }
-  struct stat top{};
-  if (::fstat(from_, &top) == 0 && top.st_uid != ::geteuid() &&
-      ::fchownat(parent, name.c_str(), top.st_uid, top.st_gid, AT_SYMLINK_NOFOLLOW) != 0) {
-    return copy_error(entry.path);
-  }
-  return {};
+  return give_to_workspace(parent, name.c_str(), entry.path);
 }
 
 Status LayerWriter::finish() {

@@ -92,7 +92,7 @@ class Taker {
 
 Result<TakenLayer> take_layer(const LayerRequest& request) {
   TakenLayer layer;
-  CARREL_ASSIGN(TreeScan scan, scan_tree(request.tree, request.form));
+  CARREL_ASSIGN(TreeScan scan, scan_tree(request.tree, request.form, request.without));
   Taker taker(request);
   CARREL_TRY(taker.compare(scan));
   if (request.read) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -23,6 +25,7 @@ struct LayerRequest {
   const TreeIndex& before;
   int layer = -1;              // an empty directory
   std::function<void()> read;  // called when the tree is not needed any more
+  std::set<std::string> without = {};  // paths that are left out
 };
 
 // Compares the tree with what it was before and copies what differs into the layer, which is on

@@ -7,6 +7,9 @@
 
 namespace carrel::storage {
 
+// As root, whose files those of workspaces and layers are. Below the ids that sandboxes have.
+inline constexpr unsigned kWorkspaceId = 0x6fffffff;
+
 // The values are what the list of a layer's changes says.
 enum class EntryKind : char { kFile = 'f', kDirectory = 'd', kLink = 'l', kPipe = 'p', kGone = '-' };
 

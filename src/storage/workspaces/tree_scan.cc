@@ -36,8 +36,8 @@ bool is_opaque(int directory) {
 
 class Scanner {
  public:
-  Scanner(TreeScan& scan, TreeForm form, dev_t device)
-      : scan_(scan), form_(form), device_(device) {}
+  Scanner(TreeScan& scan, TreeForm form, dev_t device, const std::set<std::string>& without)
+      : scan_(scan), form_(form), device_(device), without_(without) {}
 
   Status directory(int fd, const std::string& path, std::size_t depth) {
     if (depth > kMaxTreeDepth) {
@@ -53,7 +53,9 @@ class Scanner {
       if (below.size() > kMaxTreePath) {
         return too_much("a path of more than " + std::to_string(kMaxTreePath) + " bytes", below);
       }
-      CARREL_TRY(entry(fd, name, below, depth));
+      if (without_.empty() || !without_.contains(below)) {
+        CARREL_TRY(entry(fd, name, below, depth));
+      }
     }
     return {};
   }
@@ -139,6 +141,7 @@ class Scanner {
   TreeScan& scan_;
   TreeForm form_;
   dev_t device_;
+  const std::set<std::string>& without_;
   std::unordered_map<ino_t, std::string> linked_;  // files with several names: the first
 };
 
@@ -159,7 +162,7 @@ ScannedEntry describe(const struct stat& info) {
   return entry;
 }
 
-Result<TreeScan> scan_tree(int root, TreeForm form) {
+Result<TreeScan> scan_tree(int root, TreeForm form, const std::set<std::string>& without) {
   struct stat info{};
   if (::fstat(root, &info) != 0) {
     return system_error("look at the workspace");
@@ -168,7 +171,7 @@ Result<TreeScan> scan_tree(int root, TreeForm form) {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   scan.began_ns = nanoseconds(now);
-  CARREL_TRY(Scanner(scan, form, info.st_dev).directory(root, "", 0));
+  CARREL_TRY(Scanner(scan, form, info.st_dev, without).directory(root, "", 0));
   return scan;
 }
 

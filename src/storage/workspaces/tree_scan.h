@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -27,7 +29,8 @@ inline constexpr std::uint64_t kMaxTreeBytes = 256ULL << 30;
 inline constexpr std::size_t kMaxTreeDepth = 512;
 inline constexpr std::size_t kMaxTreePath = 4000;
 
-Result<TreeScan> scan_tree(int root, TreeForm form);
+// `without` are paths that are left out, with everything below them.
+Result<TreeScan> scan_tree(int root, TreeForm form, const std::set<std::string>& without = {});
 
 // The state of one directory or file that is open, in the same terms; its path is left empty.
 ScannedEntry describe(const struct stat& info);

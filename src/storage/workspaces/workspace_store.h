@@ -12,9 +12,6 @@
 
 namespace carrel::storage {
 
-// As root, whose files those of workspaces are. Below the ids that sandboxes have.
-inline constexpr unsigned kWorkspaceId = 0x6fffffff;
-
 // The workspaces of an installation:
 //
 //   workspaces/NAME/tree    the files, as they are now

@@ -1,0 +1,175 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "cli/context.h"
+#include "cli/mounts.h"
+#include "cli/output.h"
+#include "cli/workspace_target.h"
+#include "storage/mount_facts.h"
+#include "storage/workspaces/carry.h"
+#include "storage/workspaces/current.h"
+#include "storage/workspaces/source.h"
+
+namespace carrel::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using storage::Carry;
+using storage::Change;
+
+// What git itself runs or obeys is carried over only if it is named.
+bool acts_by_itself(const std::string& path) { return storage::lies_in(path, ".git"); }
+
+bool is_chosen(const storage::Difference& change, const std::vector<std::string>& paths) {
+  if (paths.empty()) {
+    return !acts_by_itself(change.path);
+  }
+  return std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
+    return storage::lies_in(change.path, path);
+  });
+}
+
+// The paths that were given, from the top of the workspace.
+std::vector<std::string> chosen_paths(const Context& context) {
+  std::vector<std::string> paths;
+  for (std::size_t i = 1; i < context.arguments.operands.size(); ++i) {
+    std::string path(context.arguments.operands[i]);
+    if (path == "/workspace" || path.starts_with("/workspace/")) {
+      path.erase(0, std::string_view("/workspace/").size());
+    }
+    while (path.ends_with('/')) {
+      path.pop_back();
+    }
+    paths.push_back(path.starts_with("./") ? path.substr(2) : path);
+  }
+  return paths;
+}
+
+// The directory, opened as a writable mount of it would be.
+Result<UniqueFd> open_source(const Context& context, const std::string& path) {
+  CARREL_ASSIGN(const storage::OwnPlaces own, own_places(context.arguments));
+  CARREL_ASSIGN(const std::vector<policy::ForbiddenPath> forbidden,
+                storage::host_forbidden_paths(own));
+  CARREL_ASSIGN(const storage::MountJudge judge, storage::MountJudge::open(forbidden));
+  CARREL_ASSIGN(const storage::JudgedMount judged,
+                judge.grant({}, {path, policy::MountMode::kReadWrite}));
+  return open_at(judged.source.get(), ".", O_RDONLY | O_DIRECTORY);
+}
+
+std::string line_of(const storage::Difference& change) {
+  return std::string(1, "AMDR"[static_cast<int>(change.change)]) + "  " +
+         (change.from.empty() ? "" : printable(change.from) + " -> ") + printable(change.path);
+}
+
+bool is_agreed(const Context& context, std::size_t count, const std::string& directory) {
+  if (context.arguments.has(OptionId::kYes)) {
+    return true;
+  }
+  if (context.json() || ::isatty(STDIN_FILENO) == 0 || ::isatty(STDERR_FILENO) == 0) {
+    return false;
+  }
+  print_error("apply " + std::to_string(count) + (count == 1 ? " change" : " changes") + " to " +
+              printable(directory) + "? [y/N] ");
+  std::string answer(16, '\0');
+  const ssize_t n = ::read(STDIN_FILENO, answer.data(), answer.size());
+  return n > 0 && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+Result<std::vector<Carry>> find_changes(const Context& context, WorkspaceTarget& at,
+                                        int directory) {
+  auto origin = at.store->find_snapshot(at.row.name, storage::kOrigin);
+  if (!origin.ok()) {
+    origin.error().message = "the snapshot of what the workspace began as is gone";
+    return origin.error();
+  }
+  CARREL_ASSIGN(const storage::Tree before, at.store->read_tree(origin->layers));
+  CARREL_ASSIGN(const storage::Tree after, storage::current_tree(*at.store, at.row));
+  std::vector<storage::Difference> changes = storage::compare_trees(before, after);
+  const std::vector<std::string> paths = chosen_paths(context);
+  std::erase_if(changes, [&](const auto& change) { return !is_chosen(change, paths); });
+  return storage::judge_changes(directory, changes);
+}
+
+// Directories go after what is in them.
+void order_removals(std::vector<Carry>& carries) {
+  const auto removals = std::stable_partition(
+      carries.begin(), carries.end(),
+      [](const Carry& carry) { return carry.difference.change == Change::kDeleted; });
+  std::reverse(carries.begin(), removals);
+}
+
+}  // namespace
+
+int apply_command(const Context& context) {
+  auto target = open_workspace_target(std::string(context.arguments.operands.front()));
+  if (!target.ok()) {
+    return fail(context, target.error());
+  }
+  WorkspaceTarget& at = **target;
+  if (at.row.source.empty()) {
+    return fail(context, Error{Code::kInvalid, 0,
+                               "the workspace '" + at.row.name + "' is no copy of a directory",
+                               "such a one is made by --workspace-from DIR"});
+  }
+  auto directory = open_source(context, at.row.source);
+  if (!directory.ok()) {
+    return fail(context, directory.error());
+  }
+  auto carries = find_changes(context, at, directory->get());
+  if (!carries.ok()) {
+    return fail(context, carries.error());
+  }
+  std::erase_if(carries.value(), [](const Carry& carry) { return carry.done; });
+  Json conflicts = Json::array();
+  for (const Carry& carry : carries.value()) {
+    if (!carry.refusal.empty()) {
+      conflicts.push_back(Json{{"path", carry.difference.path}, {"reason", carry.refusal}});
+      if (!context.json()) {
+        print_error("carrel: " + printable(carry.difference.path) + ": " +
+                    printable(carry.refusal) + "\n");
+      }
+    } else if (!context.json()) {
+      print(line_of(carry.difference) + "\n");
+    }
+  }
+  if (!conflicts.empty()) {
+    if (context.json()) {
+      print(Json{{"applied", Json::array()}, {"conflicts", conflicts}}.dump(
+                -1, ' ', false, Json::error_handler_t::replace) +
+            "\n");
+      return kCarrelFailed;
+    }
+    return fail(context,
+                Error{Code::kConflict, 0,
+                      "nothing was applied to '" + at.row.source + "'",
+                      "name the paths that can be applied, or settle the others by hand"});
+  }
+  if (!carries->empty() && !is_agreed(context, carries->size(), at.row.source)) {
+    return fail(context, Error{Code::kDenied, 0, "nothing was applied to '" + at.row.source + "'",
+                               "say --yes to apply without being asked"});
+  }
+  order_removals(carries.value());
+  Json applied = Json::array();
+  for (const Carry& carry : carries.value()) {
+    Status done = storage::carry_change(*at.store, at.row, directory->get(), carry.difference);
+    if (!done.ok()) {
+      return fail(context, done.error());
+    }
+    applied.push_back(carry.difference.path);
+  }
+  if (context.json()) {
+    print(Json{{"applied", applied}, {"conflicts", conflicts}}.dump(
+              -1, ' ', false, Json::error_handler_t::replace) +
+          "\n");
+  }
+  return 0;
+}
+
+}  // namespace carrel::cli

@@ -1,0 +1,320 @@
+// Workspaces: files that outlive the sandbox, their snapshots, what changed between them, and copies
+// that go on by themselves.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "support/box.h"
+#include "support/fixture.h"
+
+namespace carrel::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class Workspaces : public CarrelTest {
+ protected:
+  void TearDown() override {
+    if (!IsSkipped()) {
+      EXPECT_EQ(carrel({"rm", "--all", "--force"}).status, 0);
+      for (const std::string& name : names()) {
+        EXPECT_EQ(carrel({"workspace", "rm", name}).status, 0);
+      }
+      EXPECT_EQ(entries(place().home(GetParam()) + "/workspaces"), 0) << "something is left";
+      EXPECT_EQ(entries(place().home(GetParam()) + "/layers"), 0) << "something is left";
+    }
+    CarrelTest::TearDown();
+  }
+
+  static std::ptrdiff_t entries(const std::string& directory) {
+    return fs::exists(directory) ? std::distance(fs::directory_iterator(directory), {}) : 0;
+  }
+  // One line, the command's own.
+  std::string says(std::vector<std::string> words) const {
+    const Run run = carrel(std::move(words));
+    EXPECT_EQ(run.status, 0) << run.err;
+    return run.out.substr(0, run.out.find('\n'));
+  }
+  json object(std::vector<std::string> words) const {
+    words.emplace_back("--json");
+    const Run run = carrel(words);
+    EXPECT_EQ(run.status, 0) << run.err;
+    return json::parse(run.out, nullptr, false);
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    const json list = object({"workspace", "ls"});
+    for (const json& one : list["workspaces"]) {
+      found.push_back(one["name"]);
+    }
+    return found;
+  }
+  // A command that prepares something.
+  static void does(const Box& box, const std::string& script) {
+    const Run run = box.sh(script);
+    EXPECT_EQ(run.status, 0) << script << "\n" << run.err;
+  }
+  void expect_whole() const {
+    const Run run = carrel({"workspace", "fsck"});
+    EXPECT_EQ(run.status, 0) << run.out << run.err;
+  }
+  Run in(const std::string& workspace, const std::string& script) const {
+    return bash(script, {"--workspace", workspace});
+  }
+};
+CARREL_AS_BOTH(Workspaces);
+
+TEST_P(Workspaces, R52_AreListedUnderTheirName) {
+  EXPECT_EQ(in("workspace_42", "pwd; echo x > f").out, "/workspace\n");
+  EXPECT_EQ(names(), std::vector<std::string>{"workspace_42"});
+}
+
+TEST_P(Workspaces, R53_FilesSurviveTheSandboxAndItsEnd) {
+  EXPECT_EQ(in("w", "echo one > a; mkdir d; chmod 750 d; id -u").out, "1000\n");
+  const Box box(GetParam(), {"--workspace", "w"});
+  EXPECT_EQ(box.sh("cat a; stat -c '%a %U' d; echo two >> a").out, "one\n750 agent\n");
+  EXPECT_EQ(box.remove({"--force"}).status, 0);
+  EXPECT_EQ(in("w", "cat a").out, "one\ntwo\n");
+}
+
+TEST_P(Workspaces, R55_NobodySeesAnothersFiles) {
+  EXPECT_EQ(in("a", "echo secret > s").status, 0);
+  EXPECT_EQ(in("b", "ls -A").out, "");
+  EXPECT_EQ(bash("ls -A").out, "") << "the default one is new each time";
+}
+
+TEST_P(Workspaces, AreNotSharedUnlessBothAsk) {
+  const Box box(GetParam(), {"--workspace", "w"});
+  const Run refused = in("w", "true");
+  EXPECT_EQ(refused.status, 125);
+  EXPECT_TRUE(says_one_line(refused, "has the workspace 'w'")) << refused.err;
+  EXPECT_EQ(bash("true", {"--workspace", "w", "--share-workspace"}).status, 125);
+  EXPECT_EQ(carrel({"create", "--workspace", "w"}).status, 125);
+  const Box one(GetParam(), {"--workspace", "s", "--share-workspace"});
+  const Box two(GetParam(), {"--workspace", "s", "--share-workspace"});
+  EXPECT_EQ(one.sh("echo shared > f").status, 0);
+  EXPECT_EQ(two.sh("cat f").out, "shared\n");
+}
+
+TEST_P(Workspaces, OneRunAtATimeHasOne) {
+  Process running(
+      launch({"run", "--workspace", "w", "--", "sh", "-c", "echo > here; sleep 30"}));
+  const std::string mark = place().home(GetParam()) + "/workspaces/w/tree/here";
+  ASSERT_TRUE(eventually(std::chrono::seconds(10), [&] { return fs::exists(mark); }));
+  const Run refused = in("w", "true");
+  EXPECT_EQ(refused.status, 125);
+  EXPECT_TRUE(says_one_line(refused, "the workspace 'w' is in use")) << refused.err;
+  EXPECT_EQ(carrel({"workspace", "rm", "w"}).status, 125);
+  running.send(SIGKILL);
+  running.wait(std::chrono::seconds(5));
+  EXPECT_EQ(in("w", "ls").out, "here\n");
+}
+
+TEST_P(Workspaces, R56_CanBeRemovedAndPruned) {
+  in("old", "true");
+  in("kept", "true");
+  EXPECT_EQ(carrel({"workspace", "prune", "--older-than", "1h"}).out, "");
+  const Box box(GetParam(), {"--workspace", "kept"});
+  const Run in_use = carrel({"workspace", "rm", "kept"});
+  EXPECT_EQ(in_use.status, 125);
+  EXPECT_TRUE(says_one_line(in_use, "is in use")) << in_use.err;
+  ::usleep(20'000);
+  EXPECT_EQ(carrel({"workspace", "prune", "--older-than", "10ms"}).out, "old\n");
+  EXPECT_EQ(names(), std::vector<std::string>{"kept"});
+  EXPECT_TRUE(says_one_line(carrel({"workspace", "rm", "none"}), "Workspace none not found"));
+}
+
+TEST_P(Workspaces, RequiredDiskLimitIsRefused) {
+  const Run run = bash("true", {"--workspace", "w", "--require", "disk"});
+  EXPECT_EQ(run.status, 125);
+  EXPECT_TRUE(says_one_line(run, "'disk' is required")) << run.err;
+}
+
+TEST_P(Workspaces, SnapshotCanBeShownAndRestored) {
+  const Box box(GetParam(), {"--workspace", "w"});
+  does(box, "echo one > a; mkdir d; echo x > d/y; ln -s a l");
+  const std::string first = says({"snapshot", box.id(), "--name", "first"});
+  does(box, "echo two >> a; rm -r d; rm l; ln -s b l; echo new > n");
+  const json diff = object({"diff", box.id()});
+  std::map<std::string, std::string> changes;
+  for (const json& one : diff["changes"]) {
+    changes[one["path"]] = one["change"];
+  }
+  EXPECT_EQ(changes, (std::map<std::string, std::string>{{"a", "modified"},
+                                                         {"d", "deleted"},
+                                                         {"d/y", "deleted"},
+                                                         {"l", "modified"},
+                                                         {"n", "added"}}));
+  EXPECT_EQ(diff["changes"][0]["hunks"][0]["lines"], (json{" one\n", "+two\n"}));
+  const std::string second = says({"snapshot", "w"});
+  EXPECT_EQ(object({"diff", box.id()})["changes"].size(), 0U);
+  EXPECT_EQ(says({"restore", box.id(), "first"}), first);
+  EXPECT_EQ(box.sh("cat a d/y; readlink l; ls").out, "one\nx\na\na\nd\nl\n");
+  EXPECT_EQ(object({"diff", "w", "--from", first, "--to", second})["changes"].size(), 5U);
+  EXPECT_EQ(object({"workspace", "history", "w"})["snapshots"].size(), 2U);
+  expect_whole();
+}
+
+TEST_P(Workspaces, DiffIsReadByGit) {
+  const Box box(GetParam(), {"--workspace", "w"});
+  does(box, "printf 'a\\nb\\nc' > text; echo gone > gone; mkdir d; seq 100 > d/numbers");
+  says({"snapshot", "w"});
+  const std::string copy = place().home(GetParam()) + "/copy";
+  const std::string tree = place().home(GetParam()) + "/workspaces/w/tree";
+  fs::copy(tree, copy, fs::copy_options::recursive);
+  does(box, "printf 'a\\nB\\nc\\n' > text; rm gone; sed -i 's/^50$/fifty/' d/numbers; echo n > d/new");
+  const std::string patch = file("patch", carrel({"diff", "w"}).out);
+  const std::string script = "cd " + copy + " && git apply --whitespace=nowarn " + patch +
+                             " && diff -r " + tree + " " + copy;
+  EXPECT_EQ(std::system(script.c_str()), 0) << carrel({"diff", "w"}).out;
+  fs::remove_all(copy);
+}
+
+TEST_P(Workspaces, WorkloadStandsStillForASnapshot) {
+  // Two files that always say the same, but for a moment. A snapshot between the two would show it.
+  const Box box(GetParam(), {"--workspace", "w"});
+  does(box, "echo 0 > a; echo 0 > b");
+  const Run started = carrel(
+      {"exec", "--detach", box.id(), "--", "python3", "-c",
+       "import os\n"
+       "a, b = (os.open(n, os.O_WRONLY) for n in 'ab')\n"
+       "i = 0\n"
+       "while True:\n"
+       "  i += 1\n"
+       "  text = b'%09d\\n' % i\n"
+       "  os.pwrite(a, text, 0)\n"
+       "  os.pwrite(b, text, 0)\n"});
+  ASSERT_EQ(started.status, 0) << started.err;
+  for (int round = 0; round < 10; ++round) {
+    const std::string id = says({"snapshot", "w"});
+    const json whole = object({"workspace", "history", "w"});
+    EXPECT_GT(whole["snapshots"].back()["frozen_us"], 0) << whole;
+    const std::string layers = place().home(GetParam()) + "/layers";
+    long numbers[2] = {0, 0};
+    for (const auto& layer : fs::directory_iterator(layers)) {
+      for (int which = 0; which < 2; ++which) {
+        std::ifstream one(layer.path().string() + "/tree/" + "ab"[which]);
+        long number = 0;
+        if (one >> number) {
+          numbers[which] = std::max(numbers[which], number);
+        }
+      }
+    }
+    EXPECT_LE(numbers[0] - numbers[1], 1) << "round " << round;
+    EXPECT_GE(numbers[0] - numbers[1], 0) << "round " << round;
+  }
+  EXPECT_EQ(box.sh("cat a | wc -l").out, "1\n") << "it goes on afterwards";
+  EXPECT_EQ(box.exec({"pkill", "python3"}).status, 0);
+}
+
+TEST_P(Workspaces, StoppedProgramsStayStopped) {
+  const Box box(GetParam(), {"--workspace", "w"});
+  does(box, "sleep 600 & echo $! > pid; kill -STOP $!");
+  says({"snapshot", "w"});
+  EXPECT_EQ(box.sh("ps -o stat= -p $(cat pid) | cut -c1").out, "T\n");
+  EXPECT_EQ(box.sh("echo alive").out, "alive\n");
+}
+
+TEST_P(Workspaces, ForkGoesOnByItself) {
+  const Box box(GetParam(), {"--workspace", "w", "--memory", "300m"});
+  does(box, "echo one > a; mkdir d; echo x > d/y");
+  const std::string fork = says({"fork", box.id(), "--workspace", "copy", "--name", "other"});
+  EXPECT_EQ(carrel({"sh", fork, "cat a d/y; echo fork >> a; rm -r d; mkdir d; ls d; echo n > new"}).out,
+            "one\nx\n");
+  EXPECT_EQ(box.sh("cat a; ls").out, "one\na\nd\n");
+  EXPECT_EQ(object({"info", "other"})["settings"]["memory"], "300m");
+  json names = json::array();
+  const json diff = object({"diff", "copy"});
+  for (const json& one : diff["changes"]) {
+    names.push_back(one["path"]);
+  }
+  EXPECT_EQ(names, (json{"a", "d/y", "new"}));
+  const std::string second = says({"snapshot", "copy"});
+  EXPECT_EQ(carrel({"sh", "other", "echo more >> a"}).status, 0);
+  EXPECT_EQ(carrel({"rm", "--force", "other"}).status, 0);
+  EXPECT_EQ(in("copy", "cat a; ls -A d").out, "one\nfork\nmore\n") << "it is kept, too";
+  // What it stands on stays when the first is removed.
+  EXPECT_EQ(box.remove({"--force"}).status, 0);
+  EXPECT_EQ(carrel({"workspace", "rm", "w"}).status, 0);
+  expect_whole();
+  EXPECT_EQ(says({"restore", "copy", second}), second);
+  EXPECT_EQ(in("copy", "cat a new").out, "one\nfork\nn\n");
+}
+
+TEST_P(Workspaces, UnreadableFilesAreInASnapshot) {
+  const Box box(GetParam(), {"--workspace", "w"});
+  does(box, "mkdir -p closed/in; echo x > closed/in/f; chmod 000 closed/in/f closed/in closed");
+  const std::string id = says({"snapshot", "w"});
+  does(box, "chmod 700 closed; rm -rf closed; chmod -R 700 closed; rm -rf closed");
+  EXPECT_EQ(says({"restore", "w", id}), id);
+  EXPECT_EQ(box.sh("stat -c %a closed; chmod 700 closed closed/in; stat -c %a closed/in/f").out,
+            "0\n0\n");
+  expect_whole();
+}
+
+TEST_P(Workspaces, HostileNamesAndLinksAreData) {
+  const Box box(GetParam(), {"--workspace", "w"});
+  does(box, "ln -s /etc/shadow s; ln -s ../../../../.. up; touch $'a\\nb' $'\\e[31m' -- '-rf' ' '; "
+         "mkfifo p; ln -s p/../../x q; python3 -c \"import socket; "
+         "socket.socket(socket.AF_UNIX).bind('sock')\"");
+  const std::string id = says({"snapshot", "w"});
+  const Run diff = carrel({"diff", "w", "--from", id});
+  EXPECT_EQ(diff.status, 0) << diff.err;
+  does(box, "rm -rf -- * ' '; ls -A");
+  const Run shown = carrel({"diff", "w"});
+  EXPECT_EQ(shown.out.find('\x1b'), std::string::npos) << "a terminal would obey it";
+  EXPECT_EQ(says({"restore", "w", id}), id);
+  EXPECT_EQ(box.sh("readlink s up; find . -mindepth 1 -printf x").out,
+            "/etc/shadow\n../../../../..\nxxxxxxxx")
+      << "all but the socket";
+  expect_whole();
+}
+
+TEST_P(Workspaces, DamageIsFound) {
+  const Box box(GetParam(), {"--workspace", "w"});
+  does(box, "echo one > a");
+  const std::string id = says({"snapshot", "w"});
+  does(box, "echo two > a");
+  for (const auto& layer : fs::directory_iterator(place().home(GetParam()) + "/layers")) {
+    std::ofstream(layer.path() / "tree/a", std::ios::trunc) << "bad";
+  }
+  const Run checked = carrel({"workspace", "fsck"});
+  EXPECT_EQ(checked.status, 1);
+  EXPECT_NE(checked.err.find("'a' has changed"), std::string::npos) << checked.err;
+  const Run restored = carrel({"restore", "w", id});
+  EXPECT_NE(restored.status, 0);
+  EXPECT_TRUE(says_one_line(restored, "is damaged")) << restored.err;
+  EXPECT_EQ(box.sh("cat a").out, "two\n");
+}
+
+TEST_P(Workspaces, WrongUseIsOneClearLine) {
+  const Box plain(GetParam());
+  EXPECT_TRUE(says_one_line(carrel({"snapshot", plain.id()}), "goes with it and has no history"));
+  EXPECT_TRUE(says_one_line(carrel({"snapshot", "nothing"}), "no sandbox and no workspace"));
+  EXPECT_TRUE(says_one_line(bash("true", {"--workspace", "../x"}), "--workspace"));
+  in("w", "true");
+  EXPECT_TRUE(says_one_line(carrel({"restore", "w", "nothing"}), "Snapshot nothing not found"));
+  EXPECT_TRUE(says_one_line(carrel({"workspace", "frobnicate"}), "unknown action"));
+  EXPECT_TRUE(says_one_line(carrel({"workspace", "prune"}), "--older-than"));
+  const std::string id = says({"snapshot", "w", "--name", "n"});
+  EXPECT_TRUE(says_one_line(carrel({"snapshot", "w", "--name", "n"}), "already has a snapshot"));
+  EXPECT_TRUE(says_one_line(carrel({"fork", "w", "--workspace", "w"}), "already a workspace"));
+}
+
+TEST_P(Workspaces, CodeRunsInOne) {
+  const Run run = python("open('made', 'w').write('x'); print(__file__)", {"--workspace", "w"});
+  EXPECT_EQ(run.out, "/tmp/code\n") << run.err;
+  EXPECT_EQ(in("w", "ls").out, "made\n");
+}
+
+}  // namespace
+}  // namespace carrel::test
