@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "backends/native/id_ranges.h"
 #include "kernel/detached_mount.h"
 #include "kernel/uapi/mount.h"
 
@@ -13,6 +14,8 @@ namespace carrel::native {
 namespace {
 
 using namespace kernel::uapi;
+
+static_assert(kernel::kIdsOfOwners <= kIdsPerSandbox);
 
 Error in_tree(Error error, const GivenTree& tree) {
   error.message = "mount '" + tree.path + "': cannot " + error.message;
