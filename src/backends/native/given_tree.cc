@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "backends/native/id_ranges.h"
@@ -58,6 +59,10 @@ Result<PreparedTree> prepare(const GivenTree& tree, std::uint32_t id) {
   // CRITICAL: the guest does this again, but what is read-only by then depends on no guest.
   Status sealed = kernel::seal_mounts(
       mount, kAttrNoSuid | kAttrNoDev | (writable ? std::uint64_t{0} : kAttrReadOnly));
+  if (!sealed.ok() && !writable && sealed.error().error_number == ENOSYS) {
+    prepared.ownership = Ownership::kUnmapped;  // the guest has another way
+    return prepared;
+  }
   if (!sealed.ok()) {
     return in_tree(std::move(sealed.error()), tree);
   }
