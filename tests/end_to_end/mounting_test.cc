@@ -275,6 +275,7 @@ TEST_P(Mounting, BadTargetsAreRefused) {
                                    "/var/tmp/x",
                                    "/workspace/code",
                                    "/workspace/code/x",
+                                   "/home",
                                    "data",
                                    "",
                                    "/data/../etc",
@@ -285,7 +286,7 @@ TEST_P(Mounting, BadTargetsAreRefused) {
                                    "/var"}) {
     const Run run = bash("echo ran", {"--mount", data + ":" + target});
     EXPECT_EQ(run.status, 125) << target;
-    EXPECT_TRUE(says_one_line(run, "--mount")) << target;
+    EXPECT_TRUE(says_one_line(run, "mount")) << target;
   }
   for (const std::string other : {"/data", "/data/x", "/data/x/y"}) {
     const Run run = bash("echo ran", {"--mount", data + ":/data", "--mount", data + ":" + other});
@@ -313,6 +314,29 @@ TEST_P(Mounting, TargetsAreMadeWhereTheyAreMissing) {
   }
   EXPECT_EQ(read_text(data + "/f"), "found\n");
   EXPECT_FALSE(exists(data + "/code"));
+}
+
+TEST_P(Mounting, InAnImageATargetIsMadeUnlessItsFolderIsTheImages) {
+  const std::string data = folder("data");
+  file("data/f", "found\n");
+  const std::string image = folder("image");
+  for (const char* name : {"image/usr", "image/opt", "image/opt/there"}) {
+    (void)folder(name);
+  }
+  file("image/opt/there/f", "the image's\n");
+  // There is no program in it; to get as far as to miss one takes all the mounts.
+  const auto run_at = [&](const std::string& target, std::vector<std::string> options = {}) {
+    options.insert(options.begin(),
+                   {"run", "--image", "dir:" + image, "--mount", data + ":" + target});
+    options.insert(options.end(), {"--", "none"});
+    return carrel(options);
+  };
+  for (const char* target : {"/data", "/opt/there", "/mnt/x", "/srv", "/opt"}) {
+    EXPECT_EQ(run_at(target).status, 127) << target << run_at(target).err;
+  }
+  EXPECT_EQ(run_at("/opt/new").status, 125);
+  EXPECT_TRUE(says_one_line(run_at("/opt/new"), "mount at '/opt/new': the image has '/opt'"));
+  EXPECT_EQ(run_at("/opt/new", {"--writable-root"}).status, 127);
 }
 
 // R132
