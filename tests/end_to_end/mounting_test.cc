@@ -79,10 +79,8 @@ TEST_P(Mounting, WhatIsWrittenToAWritableFolderIsOnTheHostAndItsOwners) {
   EXPECT_EQ(owner(data + "/sub"), user());
 }
 
-TEST_P(Mounting, RootsSandboxIsTheOwnerOfAUsersFolderThere) {
-  if (!as_root()) {
-    GTEST_SKIP() << "a user has only folders of his own";
-  }
+// Root's sandboxes, too.
+TEST_P(Mounting, ASandboxIsTheOwnerOfAUsersFolderThere) {
   const std::string data = folder("data", 0700);
   place().give(data, As::kUser);
   const Run run =
@@ -337,6 +335,11 @@ TEST_P(Mounting, InAnImageATargetIsMadeUnlessItsFolderIsTheImages) {
   EXPECT_EQ(run_at("/opt/new").status, 125);
   EXPECT_TRUE(says_one_line(run_at("/opt/new"), "mount at '/opt/new': the image has '/opt'"));
   EXPECT_EQ(run_at("/opt/new", {"--writable-root"}).status, 127);
+  // A link of the image's does not lead a mount elsewhere.
+  ASSERT_EQ(::symlink("etc", (image + "/link").c_str()), 0);
+  for (const char* target : {"/link", "/link/x"}) {
+    EXPECT_EQ(run_at(target).status, 125) << target;
+  }
 }
 
 // R132
