@@ -370,6 +370,7 @@ TEST_P(Mounting, ALongLivedSandboxHasItsMountsAndTellsOfThem) {
   EXPECT_EQ(read_text(data + "/new"), "new\n");
   EXPECT_EQ(owner(data + "/new"), user());
   EXPECT_EQ(box.exec({"cat", "/data/new"}).out, "new\n");
+  EXPECT_NE(box.sh("chmod u+s /data/new").status, 0) << "a set-id file would stay on the host";
   const json info = box.info();
   EXPECT_EQ(info["settings"]["mount"], data + ":/data:rw");
   bool told = false;
