@@ -190,7 +190,7 @@ TEST(ArgsTest, HelpNeedsNoOtherWords) {
 
 TEST(ArgsTest, WhatIsNotBuiltIsRefusedAndNeverIgnored) {
   for (const Words& words :
-       {Words{"run", "--mount", "/a:/b", "x"}, Words{"run", "--network", "full", "x"},
+       {Words{"run", "--network", "full", "x"},
         Words{"run", "--network=allow=example.org", "x"}, Words{"create", "--tier", "low"},
         Words{"code", "--backend", "docker", "-"},
         Words{"run", "--isolation=vm", "x"}}) {

@@ -20,6 +20,11 @@ void say_what_is_weaker(const Context& context, const native::Enforcement& enfor
       print_error("carrel: the " + row.name + " limit is held by " + row.by +
                   " only: " + printable(row.note) +
                   (can_ask ? " (--require " + row.name + " asks systemd for a scope)" : "") + "\n");
+    } else if (row.name.starts_with("mount ") && !row.note.starts_with("hidden in it") &&
+               !row.note.empty()) {
+      // What is hidden was said when it was opened.
+      print_error("carrel: " + row.name + ": " +
+                  printable(row.note.substr(0, row.note.find("; hidden in it"))) + "\n");
     } else if (row.name == "logout" && !row.note.empty()) {
       print_error("carrel: " + printable(row.note) + "\n");
     }

@@ -8,7 +8,8 @@
 namespace carrel::cli {
 
 // On a terminal, and without --json: a line for each limit that only a substitute holds, with what
-// would change that, and one if the sandbox ends with the login.
+// would change that, for each mount with something special, and one if the sandbox ends with the
+// login.
 void say_what_is_weaker(const Context& context, const native::Enforcement& enforcement);
 
 // The same from the report that is stored with a sandbox.

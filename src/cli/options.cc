@@ -42,7 +42,9 @@ constexpr std::array kCommands = {
             "a -- before it keeps the two apart.",
             "carrel run -- python3 -c 'print(42)'\tone command\n"
             "carrel run --memory 1g --timeout 5 -- make test\twith other limits\n"
-            "echo hi | carrel run -- tr a-z A-Z\tinput is passed through\n",
+            "echo hi | carrel run -- tr a-z A-Z\tinput is passed through\n"
+            "carrel run --mount .:/src --mount ./out:/out:rw -- make -C /src\twith folders of the "
+            "host\n",
             Visibility::kListed},
     Command{CommandId::kCode, "code", "run source text in a fresh sandbox, then remove it",
             CommandGroup::kOnce, kFile, 1, 1, Trailing::kNothing, kCarrelFailed, Operation::kCode,

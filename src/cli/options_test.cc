@@ -49,13 +49,13 @@ TEST(OptionsTest, EveryCommandHasHelpJsonAndConfig) {
 }
 
 TEST(OptionsTest, WhatIsNotBuiltIsTakenButNotOffered) {
-  const policy::Setting& mount = *policy::find_setting("mount");
-  EXPECT_TRUE(takes_setting(command(CommandId::kRun), mount));
+  const policy::Setting& workspace = *policy::find_setting("workspace");
+  EXPECT_TRUE(takes_setting(command(CommandId::kRun), workspace));
   for (const OfferedOption& offered : offered_options(command(CommandId::kRun))) {
-    EXPECT_NE(offered.name, "mount");
+    EXPECT_NE(offered.name, "workspace");
   }
   EXPECT_FALSE(takes_setting(command(CommandId::kRun), *policy::find_setting("network_enabled")));
-  EXPECT_FALSE(takes_setting(command(CommandId::kList), mount));
+  EXPECT_FALSE(takes_setting(command(CommandId::kList), workspace));
 }
 
 TEST(OptionsTest, WordsAreSplitAtSpaces) {

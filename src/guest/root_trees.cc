@@ -35,6 +35,13 @@ int separate(int mount_fd) {
   return -errno;
 }
 
+// The same for one that is at its place, on kernels without mount_setattr.
+int separate_attached(int mount_fd) {
+  Text<40> path;
+  path.add("/proc/self/fd/").add_number(static_cast<std::uint64_t>(mount_fd));
+  return mount(nullptr, path.c_str(), nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 ? 0 : -errno;
+}
+
 }  // namespace
 
 // What is at the step's path in this namespace, if that is what was given.
@@ -85,12 +92,13 @@ bool RootBuilder::put_tree(const MountStep& step) {
   }
   int mount = trees_[step.slot];
   trees_[step.slot] = -1;
-  // Without mount_setattr it is a copy from this namespace, which is private.
+  const std::uint64_t set = attributes_of(step) | kAttrNoDev;
   int result = remounts_ ? 0 : separate(mount);
-  if (result < 0) {
-    return failure_.at("separate from the host's mounts", step.path, result);
-  }
-  result = put(mount, attributes_of(step) | kAttrNoDev, kAtRecursive);
+  result = result < 0 ? result : protect(mount, set, kAtRecursive);
+  result = result < 0 ? result : tree_.put(mount);
+  result = result < 0 || !remounts_ ? result : separate_attached(mount);
+  result = result < 0 ? result : protect_attached(mount, set, kAtRecursive);
+  close(mount);
   return result >= 0 || failure_.at("mount and protect", step.path, result);
 }
 

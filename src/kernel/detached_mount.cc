@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 
@@ -28,8 +29,24 @@ Status set_attributes(int mount, const MountAttributes& wanted, Depth depth, con
                errno == ENOSYS ? "this needs Linux 5.12" : ""};
 }
 
-std::string line_of(const IdPair& pair) {
-  return std::to_string(pair.stored) + " " + std::to_string(pair.seen) + " 1";
+// The pair, and for all others one of the ids after `seen`: a file whose owner is nobody in the map
+// cannot be written by anybody.
+std::string map_of(const IdPair& pair) {
+  constexpr std::uint32_t kOthers = kIdsOfOwners - 1;  // from 0 on
+  std::string map;
+  const auto add = [&](std::uint32_t stored, std::uint32_t seen, std::uint32_t count) {
+    if (count > 0) {
+      map +=
+          std::to_string(stored) + " " + std::to_string(seen) + " " + std::to_string(count) + "\n";
+    }
+  };
+  const std::uint32_t before = std::min(pair.stored, kOthers);
+  add(pair.stored, pair.seen, 1);
+  add(0, pair.seen + 1, before);
+  if (pair.stored < kOthers) {
+    add(pair.stored + 1, pair.seen + 1 + before, kOthers - before - 1);
+  }
+  return map;
 }
 
 }  // namespace
@@ -52,7 +69,7 @@ Status seal_mounts(int mount, std::uint64_t attributes) {
 }
 
 Status map_owners(int mount, const OwnerMap& map, Depth depth) {
-  CARREL_ASSIGN(const UniqueFd ids, make_user_namespace(line_of(map.user), line_of(map.group)));
+  CARREL_ASSIGN(const UniqueFd ids, make_user_namespace(map_of(map.user), map_of(map.group)));
   MountAttributes wanted;
   wanted.set = uapi::kAttrIdMap;
   wanted.user_namespace = static_cast<std::uint64_t>(ids.get());

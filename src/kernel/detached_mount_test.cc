@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "kernel/uapi/mount.h"
 #include "kernel/user_namespace.h"
@@ -106,6 +107,14 @@ TEST(DetachedMount, FilesOfTheOtherAreStoredAsTheOwners) {
     if (::chown("/tmp/source", kOwner, kOwner + 1) != 0) {
       return 1;
     }
+    ::umask(0);
+    for (const auto& [name, id] : {std::pair("/tmp/source/roots", 0U),
+                                   {"/tmp/source/low", 7U},
+                                   {"/tmp/source/high", 65533U}}) {
+      if (::open(name, O_CREAT | O_WRONLY, 0666) < 0 || ::chown(name, id, id) != 0) {
+        return 8;
+      }
+    }
     auto copy = copy_mounts(open_path("/tmp/source"));
     const OwnerMap map{{kOwner, kOther}, {kOwner + 1, kOther}};
     if (!copy.ok()) {
@@ -123,6 +132,13 @@ TEST(DetachedMount, FilesOfTheOtherAreStoredAsTheOwners) {
     }
     if (::openat(copy->get(), "file", O_CREAT | O_WRONLY, 0644) < 0) {
       return 6;
+    }
+    // Others' files are what their modes say, and not this one's.
+    for (const char* name : {"roots", "low", "high"}) {
+      if (::openat(copy->get(), name, O_WRONLY) < 0 ||
+          ::fchmodat(copy->get(), name, 0600, 0) == 0) {
+        return 9;
+      }
     }
     struct stat seen{};
     return ::fstatat(copy->get(), "file", &seen, 0) == 0 && seen.st_uid == kOther ? 0 : 7;

@@ -4,10 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstddef>
 
 #include "base/files.h"
 #include "kernel/user_namespace_child.h"
@@ -15,10 +13,6 @@
 namespace carrel::kernel {
 
 namespace {
-
-struct Stack {
-  alignas(64) std::array<std::byte, 8192> bytes;
-};
 
 Result<UniqueFd> map_and_open(pid_t child, const std::string& uid_map, const std::string& gid_map) {
   CARREL_ASSIGN(const UniqueFd process,
@@ -31,12 +25,12 @@ Result<UniqueFd> map_and_open(pid_t child, const std::string& uid_map, const std
 }  // namespace
 
 Result<UniqueFd> make_user_namespace(const std::string& uid_map, const std::string& gid_map) {
-  Stack stack;
+  WaitingChild memory;
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  const pid_t child = clone_waiting_child(stack.bytes.data() + stack.bytes.size());
+  const pid_t child = clone_waiting_child(memory);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (child < 0) {
     return Error{Code::kUnsupported, -child, "make a user namespace", "run 'carrel doctor'"};

@@ -14,10 +14,10 @@ namespace carrel::kernel {
 
 namespace {
 
-int wait_for_end(void* parent) {
+int wait_for_end(void* memory) {
   raw_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
   // Its parent may have gone before that.
-  while (raw_call(SYS_getppid, 0) == word(parent)) {
+  while (raw_call(SYS_getppid, 0) == static_cast<const WaitingChild*>(memory)->parent) {
     const long pause[2] = {1, 0};  // struct timespec
     raw_call(SYS_nanosleep, &pause[0], 0);
   }
@@ -26,9 +26,10 @@ int wait_for_end(void* parent) {
 
 }  // namespace
 
-pid_t clone_waiting_child(void* stack_end) {
-  auto* parent = reinterpret_cast<void*>(static_cast<long>(::getpid()));  // a number, as it is
-  const pid_t pid = ::clone(wait_for_end, stack_end, CLONE_NEWUSER | CLONE_VM | SIGCHLD, parent);
+pid_t clone_waiting_child(WaitingChild& memory) {
+  memory.parent = ::getpid();
+  const pid_t pid = ::clone(wait_for_end, &memory.stack[sizeof memory.stack],
+                            CLONE_NEWUSER | CLONE_VM | SIGCHLD, &memory);
   return pid < 0 ? -errno : pid;
 }
 

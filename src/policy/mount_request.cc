@@ -12,9 +12,9 @@ namespace {
 constexpr std::size_t kLongestSource = 4095;
 
 // What a sandbox is made of. Nothing is mounted on these, in them or around them.
-constexpr std::array<std::string_view, 15> kOwn = {
-    "/proc",  "/sys",   "/dev",    "/etc",  "/usr", "/bin",     "/sbin",           "/lib",
-    "/lib32", "/lib64", "/libx32", "/boot", "/run", "/var/run", "/workspace/code",
+constexpr std::array<std::string_view, 16> kOwn = {
+    "/proc",  "/sys",   "/dev",    "/etc",  "/usr", "/bin",     "/sbin",    "/lib",
+    "/lib32", "/lib64", "/libx32", "/boot", "/run", "/var/run", "/var/tmp", "/workspace/code",
 };
 
 Status check_source(const Given& given) {

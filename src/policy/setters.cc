@@ -264,13 +264,6 @@ Status set_mount(Spec& spec, const Given& given) {
   return {};
 }
 
-Status refuse_mount(Spec& spec, const Given& given) {
-  Spec scratch;
-  scratch.mounts = spec.mounts;
-  CARREL_TRY(set_mount(scratch, given));
-  return not_built(given, "this version gives a sandbox no host directory");
-}
-
 Status set_workspace(Spec& spec, const Given& given) {
   CARREL_TRY(check_name(given));
   spec.workspace = given.text;

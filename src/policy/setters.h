@@ -35,9 +35,7 @@ Status set_use_sandbox(Spec& spec, const Given& given);
 Status set_allowed_read_paths(Spec& spec, const Given& given);
 Status set_allowed_write_paths(Spec& spec, const Given& given);
 
-// What refuse_mount becomes when backends mount.
 Status set_mount(Spec& spec, const Given& given);
-Status refuse_mount(Spec& spec, const Given& given);
 Status set_workspace(Spec& spec, const Given& given);
 Status set_share_workspace(Spec& spec, const Given& given);
 Status refuse_tier(Spec& spec, const Given& given);

@@ -17,6 +17,7 @@ constexpr std::array<std::string_view, 1> kTimeoutNames = {"timeout_seconds"};
 constexpr std::array<std::string_view, 1> kDiskNames = {"disk_limit"};
 constexpr std::array<std::string_view, 1> kTmpNames = {"tmp_limit"};
 constexpr std::array<std::string_view, 1> kWorkdirNames = {"work_dir"};
+constexpr std::array<std::string_view, 1> kMountNames = {"mounts"};
 constexpr std::array<std::string_view, 1> kImageNames = {"image_name"};
 
 constexpr unsigned bit(Operation operation) { return static_cast<unsigned>(operation); }
@@ -129,9 +130,9 @@ constexpr std::array kSettings = {
             kHost, kConfigOnly, kBuilds, setters::set_allowed_write_paths,
             setters::get_allowed_write_paths},
 
-    Setting{"mount", Names(), ValueKind::kMounts, "SRC:DST[:rw]",
-            "show a host folder inside", "",
-            kInside, kNotBuilt, kBuilds, setters::refuse_mount, nullptr},
+    Setting{"mount", kMountNames, ValueKind::kMounts, "SRC:DST[:rw]",
+            "show a host folder or file inside, read-only unless :rw; can be given again", "",
+            kInside, kEverywhere, kBuilds, setters::set_mount, setters::get_mount},
     Setting{"workspace", Names(), ValueKind::kText, "NAME",
             "keep /workspace under this name; made at need", "",
             kInside, kEverywhere, kBuilds, setters::set_workspace, get_workspace},

@@ -151,10 +151,12 @@ TEST(SettingsTest, PartsThatAreNotBuiltSaySo) {
     std::string_view name;
     std::string_view text;
   } kTable[] = {
-      {"mount", "/a:/b"},      {"network", "full"},         {"network", "allow=example.org"},
-      {"network", "allow"},    {"network-enabled", "true"},
-      {"tier", "low"},         {"backend", "docker"},       {"isolation", "gvisor"},
-      {"isolation", "vm"},     {"user", "root"},            {"use-sandbox", "false"},
+      {"network", "full"},      {"network", "allow=example.org"},
+      {"network", "allow"},     {"network-enabled", "true"},
+      {"tier", "low"},
+      {"backend", "docker"},    {"isolation", "gvisor"},
+      {"isolation", "vm"},      {"user", "root"},
+      {"use-sandbox", "false"},
   };
   for (const auto& row : kTable) {
     Spec spec;

@@ -1,5 +1,6 @@
 #include "policy/syscalls.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/sched.h>
 #include <netinet/in.h>
@@ -94,8 +95,8 @@ void for_interesting_calls(const SyscallRules& one, const SyscallRules& other,
 }
 
 TEST(SyscallsTest, CompiledProgramsDecideAsTheRules) {
-  for (const SyscallRules& rules :
-       {workload_syscalls(), debug_syscalls(), guest_syscalls(), debug_guest_syscalls()}) {
+  for (const SyscallRules& rules : {workload_syscalls(), debug_syscalls(), guest_syscalls(),
+                                    debug_guest_syscalls(), without_set_id(workload_syscalls())}) {
     const kernel::SeccompProgram program = kernel::compile(rules);
     std::size_t checked = 0;
     for_interesting_calls(rules, rules, [&](const seccomp_data& call) {
@@ -121,6 +122,7 @@ TEST(SyscallsTest, GuestMayDoWhateverItsWorkloadMay) {
   expect_never_in_the_way(guest_syscalls(), workload_syscalls());
   expect_never_in_the_way(debug_guest_syscalls(), debug_syscalls());
   expect_never_in_the_way(debug_syscalls(), workload_syscalls());
+  expect_never_in_the_way(guest_syscalls(), without_set_id(workload_syscalls()));
 }
 
 TEST(SyscallsTest, GuestMayLimitAndScheduleAnyProcess) {
@@ -331,6 +333,35 @@ TEST(SyscallsTest, DeviceNodesCannotBeMade) {
   EXPECT_EQ(workload(SYS_renameat2, {0, 0, 0, 0, 1}), kAllowCall);
 }
 
+TEST(SyscallsTest, WhereFilesStayOnTheHostNoneIsGivenItsOwnersRights) {
+  const SyscallRules rules = without_set_id(workload_syscalls());
+  const auto decide = [&](long number, std::array<std::uint64_t, 6> arguments) {
+    return rules.decide(call_of(number, arguments));
+  };
+  for (const std::uint64_t bits : Values{04000, 02000, 06755, 04000 | 1ULL << 32}) {
+    EXPECT_EQ(decide(SYS_fchmod, {3, bits}), kEperm) << bits;
+    EXPECT_EQ(decide(SYS_fchmodat, {3, 0, bits}), kEperm) << bits;
+    EXPECT_EQ(decide(SYS_fchmodat2, {3, 0, bits}), kEperm) << bits;
+    EXPECT_EQ(decide(SYS_openat, {3, 0, O_CREAT | O_WRONLY, bits}), kEperm) << bits;
+    EXPECT_EQ(decide(SYS_openat, {3, 0, O_TMPFILE | O_WRONLY, bits}), kEperm) << bits;
+    EXPECT_EQ(decide(SYS_openat, {3, 0, O_RDONLY | O_DIRECTORY, bits}), kAllowCall) << bits;
+    EXPECT_EQ(decide(SYS_mknodat, {3, 0, S_IFREG | bits}), kEperm) << bits;
+    EXPECT_EQ(workload(SYS_fchmod, {3, bits}), kAllowCall) << bits;
+  }
+  EXPECT_EQ(decide(SYS_openat2, {}), kEnosys);
+  EXPECT_EQ(decide(SYS_fchmod, {3, 01777}), kAllowCall);
+  EXPECT_EQ(decide(SYS_openat, {3, 0, O_CREAT | O_WRONLY, 0666}), kAllowCall);
+  EXPECT_EQ(decide(SYS_mknodat, {3, 0, S_IFIFO | 0644}), kAllowCall);
+  EXPECT_EQ(decide(SYS_mknodat, {3, 0, S_IFCHR | 0644}), kEperm);
+#if defined(__x86_64__)
+  EXPECT_EQ(decide(SYS_chmod, {0, 04755}), kEperm);
+  EXPECT_EQ(decide(SYS_creat, {0, 04755}), kEperm);
+  EXPECT_EQ(decide(SYS_open, {0, O_CREAT, 04755}), kEperm);
+  EXPECT_EQ(decide(SYS_open, {0, O_RDONLY, 04755}), kAllowCall);
+  EXPECT_EQ(decide(SYS_mknod, {0, S_IFREG | 04755}), kEperm);
+#endif
+}
+
 TEST(SyscallsTest, DebuggersMayTraceButNotTakeDescriptors) {
   const SyscallRules rules = debug_syscalls();
   for (const long number : Numbers{SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev}) {
@@ -348,6 +379,7 @@ TEST(SyscallsTest, ProgramsAreShort) {
   EXPECT_LE(length(workload_syscalls()), 220);
   EXPECT_LE(length(debug_syscalls()), 220);
   EXPECT_LE(length(guest_syscalls()), 220);
+  EXPECT_LE(length(without_set_id(workload_syscalls())), 260);
 }
 
 TEST(SyscallsTest, ProgramIsBuiltWithinAHundredMicroseconds) {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "policy/mount_paths.h"
 #include "policy/mount_request.h"
 #include "policy/names.h"
 #include "policy/size.h"
@@ -126,6 +127,13 @@ Status validate(const Spec& spec, const HostFacts& host) {
     }
   }
   CARREL_TRY(check_mounts(spec.mounts));
+  const std::string home = concat({"/home/", spec.user});
+  for (const Mount& mount : spec.mounts) {
+    if (mount.target != home && path_holds(mount.target, home)) {
+      return bad_value({"mount", mount.target}, concat({"it would cover ", home}),
+                       "choose a place such as /data or /workspace/data");
+    }
+  }
   return check_environment(spec.environment);
 }
 

@@ -54,6 +54,19 @@ TEST(ValidateTest, EachImpossibleFieldIsNamed) {
   }
 }
 
+TEST(ValidateTest, AMountDoesNotCoverTheHomeFolder) {
+  Spec spec;
+  spec.user = "worker";
+  for (const std::string target : {"/home/worker", "/home/worker/x", "/home/agent", "/homes"}) {
+    spec.mounts = {{"/srv", target, MountMode::kReadOnly}};
+    EXPECT_TRUE(validate(spec, kHost).ok()) << target;
+  }
+  spec.mounts = {{"/srv", "/home", MountMode::kReadOnly}};
+  const Status status = validate(spec, kHost);
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.error().message, HasSubstr("/home/worker"));
+}
+
 TEST(ValidateTest, ExactlyWhatTheHostHasIsFine) {
   Spec spec;
   spec.limits.memory_bytes = kHost.memory_bytes;

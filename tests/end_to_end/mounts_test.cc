@@ -222,16 +222,5 @@ TEST_P(Mounts, WrongUsageIsSaid) {
   }
 }
 
-// R130: until sandboxes have mounts, asking for one is an error and nothing runs
-TEST_P(Mounts, MountsAreRefusedByRun) {
-  folder("data");
-  const Run run = bash("echo ran", {"--mount", "data:/data"});
-  EXPECT_EQ(run.status, 125);
-  EXPECT_TRUE(says_one_line(run, "--mount"));
-  const Run bad = bash("echo ran", {"--mount", "data:/etc"});
-  EXPECT_EQ(bad.status, 125);
-  EXPECT_TRUE(says_one_line(bad, "/etc"));
-}
-
 }  // namespace
 }  // namespace carrel::test

@@ -240,6 +240,36 @@ TEST_P(OldKernel, WithoutOpenat2MountsAreJudgedByPathsWithoutLinks) {
   EXPECT_EQ(rule_of("/proc/self/root/etc"), "forbidden");
 }
 
+TEST_P(OldKernel, FoldersOfTheHostAreMountedAndAsReadOnly) {
+  const std::string work = place().work(GetParam());
+  std::filesystem::create_directories(work + "/data/below");
+  file("data/f", "found\n");
+  file("data/.env", "secret\n");
+  place().give(work + "/data", GetParam());
+  const bool below = ::geteuid() == 0;
+  if (below) {
+    ASSERT_EQ(::mount("tmpfs", (work + "/data/below").c_str(), "tmpfs", 0, "mode=0777"), 0);
+    ASSERT_EQ(::mount(nullptr, (work + "/data/below").c_str(), nullptr, MS_SHARED, nullptr), 0);
+  }
+  const std::string script =
+      "cat /data/f /data/.env; touch /data/x /data/below/x 2>&1; "
+      "grep ' /data' /proc/self/mountinfo | cut -d' ' -f5,6,7 | sed 's/,idmapped//'";
+  const Run expected = bash(script, {"--mount", work + "/data:/data"});
+  EXPECT_NE(expected.out.find("'/data/below/x': Read-only"), std::string::npos) << expected.out;
+  for (const char* missing : {"mount_setattr", "openat2", "mount_setattr,openat2,close_range"}) {
+    const Run run = without(
+        missing, {"run", "--mount", work + "/data:/data", "--", "bash", "-c", script});
+    EXPECT_EQ(run.out, expected.out) << missing << run.err;
+  }
+  const Run writable = without("mount_setattr", {"run", "--mount", work + "/data:/data:rw", "--",
+                                                 "touch", "/data/x"});
+  if (below) {
+    ::umount2((work + "/data/below").c_str(), MNT_DETACH);
+  }
+  EXPECT_EQ(writable.status, as_root() ? 125 : 0) << writable.err;
+  EXPECT_EQ(writable.err.find("Linux 5.12") != std::string::npos, as_root()) << writable.err;
+}
+
 TEST_P(OldKernel, WithoutCloseRange) {
   expect_everything("close_range");
   EXPECT_EQ(doctor("close_range", "close_range"), "missing, works");

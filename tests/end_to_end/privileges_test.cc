@@ -369,7 +369,6 @@ TEST_P(Privileges, GrantThatIsNotBuiltIsRefused) {
     std::string value;
   };
   for (const Case& one : {Case{"--network", "full"}, Case{"--network", "allow=example.com"},
-                          Case{"--mount", "/etc:/x"},
                           Case{"--user", "root"}, Case{"--tier", "high"}}) {
     Run run = bash("echo ran", {one.option, one.value});
     EXPECT_EQ(run.status, 125) << one.option;

@@ -26,7 +26,7 @@ std::string_view note_of(const EnforcementFacts::Tree& tree) {
     case Ownership::kTop:
       return "in what is mounted inside it, only what everybody may read can be read";
     case Ownership::kUnmapped:
-      return "its file system has no idmapped mounts: only what everybody may read can be read";
+      return "there are no idmapped mounts for it: only what everybody may read can be read";
     case Ownership::kMapped:
       return tree.owner.user == 0 && tree.mode == policy::MountMode::kReadWrite
                  ? "it is root's, and so is what is written there"

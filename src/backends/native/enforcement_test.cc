@@ -42,6 +42,23 @@ std::string note(const Enforcement& enforcement, const char* name) {
   return row == nullptr ? "(no row)" : row->note;
 }
 
+TEST(Enforcement, EachMountHasARowThatTellsWhatIsSpecial) {
+  EnforcementFacts facts = everything();
+  const auto mode = policy::MountMode::kReadWrite;
+  facts.trees = {{"/in", policy::MountMode::kReadOnly, Ownership::kMapped, {0, 0}, ""},
+                 {"/out", mode, Ownership::kMapped, {1001, 1001}, "hidden in it: .env"},
+                 {"/roots", mode, Ownership::kMapped, {0, 0}, "hidden in it: .env"},
+                 {"/old", policy::MountMode::kReadOnly, Ownership::kUnmapped, {1, 1}, ""}};
+  const Enforcement enforcement = describe({}, facts);
+  EXPECT_EQ(by(enforcement, "mount /in"), "read-only");
+  EXPECT_EQ(note(enforcement, "mount /in"), "");
+  EXPECT_EQ(by(enforcement, "mount /out"), "read-write");
+  EXPECT_EQ(note(enforcement, "mount /out"), "hidden in it: .env");
+  EXPECT_THAT(note(enforcement, "mount /roots"), HasSubstr("root's"));
+  EXPECT_THAT(note(enforcement, "mount /roots"), HasSubstr("; hidden in it: .env"));
+  EXPECT_THAT(note(enforcement, "mount /old"), HasSubstr("idmapped"));
+}
+
 TEST(Enforcement, EveryProtectionHasOneRow) {
   for (const EnforcementFacts& facts : {everything(), nothing()}) {
     const Enforcement enforcement = describe({}, facts);

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
+#include "backends/native/id_ranges.h"
 #include "backends/native/overlay.h"
 #include "kernel/detached_mount.h"
 #include "kernel/uapi/mount.h"
@@ -14,6 +16,8 @@ namespace carrel::native {
 namespace {
 
 using namespace kernel::uapi;
+
+static_assert(kernel::kIdsOfOwners <= kIdsPerSandbox);
 
 Error in_tree(Error error, const GivenTree& tree) {
   error.message = "mount '" + tree.path + "': cannot " + error.message;
@@ -66,6 +70,10 @@ Result<PreparedTree> prepare(const GivenTree& tree, std::uint32_t id) {
   // CRITICAL: the guest does this again, but what is read-only by then depends on no guest.
   Status sealed = kernel::seal_mounts(
       mount, kAttrNoSuid | kAttrNoDev | (writable ? std::uint64_t{0} : kAttrReadOnly));
+  if (!sealed.ok() && !writable && sealed.error().error_number == ENOSYS) {
+    prepared.ownership = Ownership::kUnmapped;  // the guest has another way
+    return prepared;
+  }
   if (!sealed.ok()) {
     return in_tree(std::move(sealed.error()), tree);
   }

@@ -72,7 +72,8 @@ std::string_view bytes_of(const kernel::SeccompProgram& program) {
 
 bool writes_to_host(const std::vector<GivenTree>& trees) {
   return std::any_of(trees.begin(), trees.end(), [](const GivenTree& tree) {
-    return tree.mode == policy::MountMode::kReadWrite;
+    // To a workspace nobody else has a way.
+    return tree.mode == policy::MountMode::kReadWrite && tree.target != kWorkspace;
   });
 }
 

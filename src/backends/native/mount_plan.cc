@@ -186,22 +186,17 @@ void add_entry(PlanWriter& plan, const policy::Spec& spec, const std::string& so
 // An image in a directory belongs to whoever made it, so nothing can be created in it: its entries
 // are shown in a root of our own. What the sandbox brings itself is left out.
 void add_directory_image(PlanWriter& plan, const policy::Spec& spec, const std::string& source) {
-  constexpr std::array kOwn = {"proc", "sys", "dev", "tmp", "run", "var", "home", "root",
-                               "etc",  "mnt", "srv", "workspace"};
   constexpr std::array kOwnEtc = {"passwd",      "group",      "hosts",
                                   "hostname",    "resolv.conf", "machine-id",
                                   "nsswitch.conf"};
-  auto is_one_of = [](const auto& names, const std::string& name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
   each_entry(source, [&](const std::string& name, mode_t mode) {
-    if (!is_one_of(kOwn, name)) {
+    if (is_of_image(name)) {
       add_entry(plan, spec, source + "/" + name, name, mode);
     }
   });
   plan.directory("etc");
   each_entry(source + "/etc", [&](const std::string& name, mode_t mode) {
-    if (!is_one_of(kOwnEtc, name)) {
+    if (std::find(kOwnEtc.begin(), kOwnEtc.end(), name) == kOwnEtc.end()) {
       add_entry(plan, spec, source + "/etc/" + name, "etc/" + name, mode);
     }
   });
@@ -221,6 +216,12 @@ std::string choose_staging(const std::string& image) {
 }
 
 }  // namespace
+
+bool is_of_image(const std::string& name) {
+  constexpr std::array kOwn = {"proc", "sys", "dev", "tmp", "run", "var", "home", "root",
+                               "etc",  "mnt", "srv", "workspace"};
+  return std::find(kOwn.begin(), kOwn.end(), name) == kOwn.end();
+}
 
 Status check_image(const policy::Spec& spec) {
   if (!spec.image.starts_with("dir:")) {
@@ -298,6 +299,7 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
     return Error{Code::kInvalid, 0,
                  "a sandbox can have " + std::to_string(protocol::kMaxTrees) + " mounts at most", {}};
   }
+  CARREL_TRY(check_targets(spec, given.trees));
   MountPlan result;
   Parts parts;
   PlanWriter& shared = parts.shared;

@@ -1,4 +1,6 @@
 // The part of a mount plan that is about trees of the host's.
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
@@ -38,6 +40,25 @@ void add_target(PlanWriter& plan, const GivenTree& tree) {
 }
 
 }  // namespace
+
+Status check_targets(const policy::Spec& spec, std::span<const GivenTree> trees) {
+  constexpr std::string_view kDirectory = "dir:";
+  if (!spec.image.starts_with(kDirectory) || spec.root_mode != policy::RootMode::kReadOnly) {
+    return {};
+  }
+  const std::string image = spec.image.substr(kDirectory.size());
+  for (const GivenTree& tree : trees) {
+    const std::string top = tree.target.substr(0, tree.target.find('/', 1));
+    const bool of_image = is_of_image(top.substr(1)) && ::access((image + top).c_str(), F_OK) == 0;
+    if (of_image && ::access((image + tree.target).c_str(), F_OK) != 0) {
+      return Error{Code::kInvalid, 0,
+                   "mount at '" + tree.target + "': the image has '" + top +
+                       "', which is read-only, and nothing of that name in it",
+                   "choose a place such as /data, or give --writable-root"};
+    }
+  }
+  return {};
+}
 
 void add_tree_targets(Parts& parts, const policy::Spec& spec, std::span<const GivenTree> trees) {
   for (const GivenTree& tree : trees) {

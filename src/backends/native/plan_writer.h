@@ -159,6 +159,12 @@ struct Parts {
   PlanWriter own;
 };
 
+// Whether an entry of this name at the top of an image is shown: the others are the sandbox's own.
+bool is_of_image(const std::string& name);
+
+// Nothing can be made in the folders of an image that is read-only: whether it has what the trees
+// need.
+Status check_targets(const policy::Spec& spec, std::span<const GivenTree> trees);
 // What trees that are given need of the root before it is sealed, and the trees themselves.
 void add_tree_targets(Parts& parts, const policy::Spec& spec, std::span<const GivenTree> trees);
 void add_trees(PlanWriter& own, const GivenTrees& given);

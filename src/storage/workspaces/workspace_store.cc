@@ -21,9 +21,8 @@ namespace {
 
 constexpr std::size_t kMaxChanges = 1U << 30;
 
-// A directory of the store. As root those whose ids the workload has pass through it.
-Result<UniqueFd> open_private(int dir, const std::string& name) {
-  const mode_t mode = ::geteuid() == 0 ? 0711 : 0700;
+// CRITICAL: what a workload makes can have any mode, set-id bits too: nobody else has a way to it.
+Result<UniqueFd> open_private(int dir, const std::string& name, mode_t mode = 0700) {
   if (::mkdirat(dir, name.c_str(), mode) != 0 && errno != EEXIST) {
     return system_error("make '" + name + "'");
   }
@@ -113,7 +112,8 @@ Result<WorkspaceRow> WorkspaceStore::ensure(const WorkspaceRow& wanted) {
 }
 
 Result<UniqueFd> WorkspaceStore::open_directory(const WorkspaceRow& row) {
-  CARREL_ASSIGN(UniqueFd directory, open_private(workspaces_.get(), row.name));
+  // As root, whoever makes a fork's overlay has an id in it that is not root's.
+  CARREL_ASSIGN(UniqueFd directory, open_private(workspaces_.get(), row.name, 0711));
   CARREL_TRY(open_private(directory.get(), "stage"));
   CARREL_TRY(make_owned(directory.get(), "tree"));
   if (row.form == TreeForm::kUpper) {
