@@ -78,7 +78,7 @@ void tell_limits(const Connection& connection, sandbox::ExecResult& end) {
     return;
   }
   const std::uint64_t peak = ask_group(connection, end);
-  if (!end.oom_killed && !end.process_limit) {
+  if (!end.oom_killed && !end.process_limit && !end.disk_limit) {
     return;
   }
   const policy::Limits limits = limits_of(connection);
@@ -87,6 +87,12 @@ void tell_limits(const Connection& connection, sandbox::ExecResult& end) {
     end.reason = "out of memory";
     storage::add_event(connection.home, storage::limit_event(id, "memory", limits.memory_bytes,
                                                              std::max(peak, limits.memory_bytes)));
+  }
+  if (end.disk_limit) {
+    end.oom_killed = false;
+    sandbox::add_disk_limit(end, limits.disk_bytes);
+    storage::add_event(connection.home,
+                       storage::limit_event(id, "disk", limits.disk_bytes, limits.disk_bytes));
   }
   if (end.process_limit) {
     sandbox::add_process_limit(end, limits.pids);

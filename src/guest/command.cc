@@ -205,6 +205,14 @@ void on_deadline(Guest& guest, std::uint32_t index) {
   }
 }
 
+void flag_running(Guest& guest, std::uint8_t flag) {
+  for (Command& command : guest.commands) {
+    if (command.state == CommandState::kRunning) {
+      command.end.flags |= flag;
+    }
+  }
+}
+
 void note_not_started(Guest& guest, std::uint32_t index, int error_number) {
   Command& command = guest.commands[index];
   if (!ending(command)) {

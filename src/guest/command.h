@@ -80,4 +80,7 @@ void note_not_started(Guest& guest, std::uint32_t index, int error_number);
 void refuse_for_workdir(Guest& guest, std::uint32_t index, int error_number);
 void begin_draining(Guest& guest, std::uint32_t index);
 
+// Notes for every command that runs what befell it.
+void flag_running(Guest& guest, std::uint8_t flag);
+
 }  // namespace carrel::guest

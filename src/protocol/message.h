@@ -72,7 +72,8 @@ enum ExitFlags : std::uint8_t {
   kExitOutOfMemory = 1U << 0,
   kExitShellRestarted = 1U << 1,  // the shell that ran it was a fresh one after another one's end
   kExitProcessLimit = 1U << 2,
-  kExitAllFlags = 7U,
+  kExitDiskLimit = 1U << 3,  // the workspace became too large
+  kExitAllFlags = 15U,
 };
 
 struct Exit {
