@@ -106,6 +106,9 @@ enum class OptionId {
   kWritable,
   kMan,
   kImageName,
+  kInsecureHttp,
+  kDebian,
+  kSuite,
 };
 
 // An option that is about the command itself and not about the sandbox.
