@@ -100,7 +100,7 @@ Status give_ids(pid_t child, const UniqueFd& handshake) {
   return {};
 }
 
-// Reads what it says until it ends; returns the newest complaint.
+// Reads what it says until it ends; returns the first complaint.
 std::string listen(int fd, const BuilderRun& run) {
   constexpr std::size_t kLongestLine = 1000;
   std::string complaint;
@@ -119,8 +119,8 @@ std::string listen(int fd, const BuilderRun& run) {
         line += line.size() < kLongestLine ? std::string(1, c < ' ' ? '?' : c) : "";
         continue;
       }
-      if (line.starts_with("E: ") && !line.starts_with("E: run_chroot") &&
-          !line.starts_with("E: setup failed") && !line.starts_with("E: mmdebstrap failed")) {
+      // The first one is apt's or dpkg's own; what follows tells which of the steps it was.
+      if (line.starts_with("E: ") && complaint.empty()) {
         complaint = line.substr(3);
       } else if (line.starts_with("I: ")) {
         run.listener(line.substr(3));

@@ -21,7 +21,7 @@ struct BuilderRun {
 // Where mmdebstrap is; an error that says what to install when something is missing.
 Result<std::string> find_builder();
 
-// Runs it to its end. A failure says what it complained about last.
+// Runs it to its end. A failure says what it complained about first.
 Status run_builder(const std::string& program, const BuilderRun& run);
 
 }  // namespace carrel::storage
