@@ -265,9 +265,10 @@ class Parser {
         }
         return {};
       case OperandKind::kImageAction:
-        if (word != "import" && word != "ls" && word != "rm" && word != "prune") {
+        if (word != "import" && word != "pull" && word != "build" && word != "ls" && word != "rm" &&
+            word != "prune") {
           return usage_error(command(), concat({"unknown action ", quote(word),
-                                                "; it is import, ls, rm or prune"}));
+                                                "; it is import, pull, build, ls, rm or prune"}));
         }
         return {};
       case OperandKind::kWorkspaceAction: {

@@ -44,7 +44,7 @@ std::string operand_words(const Command& command) {
     case OperandKind::kCommandName:
       return listed_names();
     case OperandKind::kImageAction:
-      return "import ls rm prune";
+      return "import pull build ls rm prune";
     case OperandKind::kWorkspaceAction:
       return std::string(kWorkspaceActions);
     case OperandKind::kSandbox:

@@ -108,17 +108,26 @@ constexpr std::array kCommands = {
             kSandbox, 0, kMany, Trailing::kNothing, kUsageFailed, std::nullopt,
             "Everything that runs in them is ended, and their files are removed.",
             "carrel rm $id\tone\ncarrel rm --all\tall of them\n", Visibility::kListed},
-    Command{CommandId::kImage, "image", "import, list and remove images", CommandGroup::kOther,
-            kImageWords, 1, kMany, Trailing::kNothing, kCarrelFailed, std::nullopt,
-            "ACTION is import SOURCE, ls, rm NAME... or prune. SOURCE is a directory or a tar (plain, "
-            "gzip or zstd) with the files of a system, an OCI layout, or what `docker save` writes; "
-            "- is the standard input. What SOURCE is, its contents tell. `--image NAME` then runs "
-            "in it. prune removes what no image needs any more.",
-            "docker save python:3.12-slim | carrel image import -\tfrom Docker\n"
-            "carrel image import rootfs.tar.gz --name debian\ta tar with a root file system\n"
-            "carrel run --image debian -- cat /etc/os-release\trun in it\n"
-            "carrel image ls\twhat there is\ncarrel image rm debian\tremove it\n",
-            Visibility::kListed},
+    Command{
+        CommandId::kImage, "image", "pull, import, build, list and remove images",
+        CommandGroup::kOther, kImageWords, 1, kMany, Trailing::kNothing, kCarrelFailed,
+        std::nullopt,
+        "ACTION is pull REFERENCE, import SOURCE, build --debian PACKAGE..., ls, rm NAME... or "
+        "prune. REFERENCE is an image of a registry, such as debian:12, HOST:PORT/NAME:TAG or "
+        "NAME@sha256:HEX; credentials are read from Docker's configuration, proxies from the "
+        "environment, and a pull that broke off goes on where it stopped. SOURCE is a directory "
+        "or a tar (plain, gzip or zstd) with the files of a system, an OCI layout, or what "
+        "`docker save` writes; - is the standard input. What SOURCE is, its contents tell. build "
+        "needs mmdebstrap and takes the packages from the host's apt sources. `--image NAME` then "
+        "runs in it, `--image NAME@sha256:HEX` only if it is that one. prune removes what no "
+        "image needs any more, and downloads that broke off.",
+        "carrel image pull debian:12\tfrom a registry\n"
+        "docker save python:3.12-slim | carrel image import -\tfrom Docker\n"
+        "carrel image import rootfs.tar.gz --name debian\ta tar with a root file system\n"
+        "carrel image build --debian --name tools python3 git\tfrom Debian packages\n"
+        "carrel run --image debian -- cat /etc/os-release\trun in it\n"
+        "carrel image ls\twhat there is\ncarrel image rm debian\tremove it\n",
+        Visibility::kListed},
     Command{CommandId::kWorkspace, "workspace", "look after workspaces and their snapshots",
             CommandGroup::kFiles, kWorkspaceWords, 1, kMany, Trailing::kNothing, kCarrelFailed,
             std::nullopt,
@@ -259,6 +268,13 @@ constexpr std::array kOptions = {
            of(CommandId::kDiff), nullptr},
     Option{OptionId::kOlderThan, 0, "older-than", "TIME", "that no sandbox had for this long", "",
            of(CommandId::kWorkspace), check_lease},
+    Option{OptionId::kInsecureHttp, 0, "insecure-http", "",
+           "pull without encryption from a registry that has none", "", of(CommandId::kImage),
+           nullptr},
+    Option{OptionId::kDebian, 0, "debian", "", "build the image from Debian packages", "",
+           of(CommandId::kImage), nullptr},
+    Option{OptionId::kSuite, 0, "suite", "NAME", "the release of Debian (bookworm)", "",
+           of(CommandId::kImage), policy::check_name},
     Option{OptionId::kLease, 0, "lease", "TIME", "end by itself after this long", "",
            of(CommandId::kCreate), check_lease},
     Option{OptionId::kSession, 0, "session", "NAME", "use the shell of this name, made at need", "",

@@ -123,6 +123,9 @@ enum class OptionId {
   kNewWorkspace,
   kWorkspaceFrom,
   kYes,
+  kInsecureHttp,
+  kDebian,
+  kSuite,
 };
 
 // An option that is about the command itself and not about the sandbox.
