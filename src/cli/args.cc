@@ -70,6 +70,12 @@ Error unknown_option(const Command& command, std::string_view written) {
   return usage_error(command, concat({message, "; did you mean '--", nearest, "'?"}));
 }
 
+bool is_word_of(std::string_view words, std::string_view wanted) {
+  bool found = false;
+  for_each_word(words, [&](std::string_view word) { found = found || word == wanted; });
+  return found;
+}
+
 class Parser {
  public:
   Parser(const Command& command, std::span<const std::string_view> words) : words_(words) {
@@ -268,6 +274,12 @@ class Parser {
         if (word != "import" && word != "ls" && word != "rm" && word != "prune") {
           return usage_error(command(), concat({"unknown action ", quote(word),
                                                 "; it is import, ls, rm or prune"}));
+        }
+        return {};
+      case OperandKind::kFileAction:
+        if (!is_word_of(kFileActions, word)) {
+          return usage_error(
+              command(), concat({"unknown action ", quote(word), "; it is one of ", kFileActions}));
         }
         return {};
       case OperandKind::kCommandName: {

@@ -45,6 +45,8 @@ std::string operand_words(const Command& command) {
       return listed_names();
     case OperandKind::kImageAction:
       return "import ls rm prune";
+    case OperandKind::kFileAction:
+      return std::string(kFileActions);
     case OperandKind::kSandbox:
     case OperandKind::kFile:
     case OperandKind::kShellText:

@@ -28,6 +28,8 @@ enum class CommandId : unsigned {
   kStats,
   kLogs,
   kRemove,
+  kCopy,
+  kFile,
   kImage,
   kDoctor,
   kMount,
@@ -46,6 +48,7 @@ enum class OperandKind {
   kShellName,
   kCommandName,
   kImageAction,
+  kFileAction,
   kVerb,
   kAnything
 };
@@ -54,6 +57,10 @@ struct Operand {
   std::string_view placeholder;
   OperandKind kind = OperandKind::kAnything;
 };
+
+inline constexpr std::string_view kFileActions =
+    "read write append create rewrite str-replace delete ls stat find grep mv cp rm chmod mkdir "
+    "watch";
 
 // Whether the words after the operands are a command to run, with options of its own.
 enum class Trailing { kNothing, kCommand };
@@ -106,6 +113,17 @@ enum class OptionId {
   kWritable,
   kMan,
   kImageName,
+  kFileTimeout,
+  kLines,
+  kBytes,
+  kMode,
+  kText,
+  kRecursive,
+  kPattern,
+  kExclude,
+  kSkipUsual,
+  kIgnoreCase,
+  kLimit,
 };
 
 // An option that is about the command itself and not about the sandbox.
