@@ -40,7 +40,7 @@ class FilePlace : public testing::Test {
   fs::path top_;
 };
 
-int find(const std::string& workdir, const std::string& path, std::string& out) {
+int absolute(const std::string& workdir, const std::string& path, std::string& out) {
   Path absolute;
   const int result = absolute_path(workdir, path, absolute);
   out = absolute.view();
@@ -50,13 +50,13 @@ int find(const std::string& workdir, const std::string& path, std::string& out) 
 // R142, R143, R144
 TEST(AbsolutePath, StartsAtTheWorkDirOrAtTheRoot) {
   std::string out;
-  EXPECT_EQ(find("/workspace", "x.txt", out), 0);
+  EXPECT_EQ(absolute("/workspace", "x.txt", out), 0);
   EXPECT_EQ(out, "/workspace/x.txt");
-  EXPECT_EQ(find("/workspace", "/etc/hostname", out), 0);
+  EXPECT_EQ(absolute("/workspace", "/etc/hostname", out), 0);
   EXPECT_EQ(out, "/etc/hostname");
-  EXPECT_EQ(find("/workspace", "a..b", out), 0);
-  EXPECT_EQ(find("/workspace", "a/../../etc/passwd", out), -EXDEV);
-  EXPECT_EQ(find("/workspace", std::string(4095, 'a'), out), -ENAMETOOLONG);
+  EXPECT_EQ(absolute("/workspace", "a..b", out), 0);
+  EXPECT_EQ(absolute("/workspace", "a/../../etc/passwd", out), -EXDEV);
+  EXPECT_EQ(absolute("/workspace", std::string(4095, 'a'), out), -ENAMETOOLONG);
 }
 
 TEST_F(FilePlace, SpecialFilesAreRefusedWithoutWaiting) {

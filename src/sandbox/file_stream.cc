@@ -150,7 +150,9 @@ Status FileStream::send(FrameType type, std::string_view payload) {
   }
   if (kHeaderSize + payload.size() <= kOutCapacity) {
     put_header(out_.get() + out_size_, type, payload.size());
-    std::memcpy(out_.get() + out_size_ + kHeaderSize, payload.data(), payload.size());
+    if (!payload.empty()) {
+      std::memcpy(out_.get() + out_size_ + kHeaderSize, payload.data(), payload.size());
+    }
     out_size_ += kHeaderSize + payload.size();
     return {};
   }

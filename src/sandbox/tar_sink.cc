@@ -28,7 +28,9 @@ std::string_view as_bytes(const TarBlock& block) {
 
 template <std::size_t kField>
 void put_text(char (&field)[kField], std::string_view text) {
-  std::memcpy(field, text.data(), std::min(text.size(), kField));
+  if (!text.empty()) {
+    std::memcpy(field, text.data(), std::min(text.size(), kField));
+  }
 }
 
 std::uint64_t padding_of(std::uint64_t size) {
