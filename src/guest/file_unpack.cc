@@ -34,6 +34,7 @@ class Unpacker {
   // The next entry; what cannot be made is noted, and its contents are skipped.
   void begin(const FileEntry& entry) {
     finish_file();
+    left_ = entry.kind == FileKind::kFile ? entry.size : 0;  // comes, whatever becomes of it
     ++outcome_.entries;
     std::string_view above;
     std::string_view name;
@@ -125,7 +126,6 @@ class Unpacker {
       case FileKind::kDirectoryEnd:
         return finish_directory(entry, parent, one.c_str());
       case FileKind::kFile:
-        left_ = entry.size;
         return entry.path.empty() ? -EISDIR : begin_file(entry, parent, name);
       case FileKind::kLink:
         return entry.path.empty() ? -EISDIR : make_link(entry, parent, one.c_str());
