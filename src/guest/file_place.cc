@@ -92,10 +92,16 @@ int open_in_root(const char* path, int flags) {
   if (fd >= 0 || errno != ENOSYS) {
     return fd < 0 ? -errno : static_cast<int>(fd);
   }
-  while (*path == '/') {
-    ++path;
+  Path plain;  // the walk takes one name after the other
+  for (std::string_view rest = path; !rest.empty();) {
+    const std::string_view name = rest.substr(0, rest.find('/'));
+    rest.remove_prefix(name.size() < rest.size() ? name.size() + 1 : name.size());
+    if (!name.empty()) {
+      plain.add(plain.view().empty() ? "" : "/").add(name);
+    }
   }
-  return *path == '\0' ? open("/", flags | O_CLOEXEC) : walk_beneath(root(), path, flags);
+  return plain.view().empty() ? open("/", flags | O_CLOEXEC)
+                              : walk_beneath(root(), plain.c_str(), flags);
 }
 
 int open_regular(const char* path, struct stat& info) {
