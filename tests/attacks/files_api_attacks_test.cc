@@ -111,17 +111,24 @@ TEST_P(FilesApiAttack, B02_LinksLeadNowhereOutside) {
 
 TEST_P(FilesApiAttack, B03_MagicLinksAreRefused) {
   const std::string id = create();
+  // Those of a process that the worker may look into, too: it is one of the same user.
+  std::string other = sh(id, "sleep 1000 > /dev/null & echo $!").out;
+  other = "/proc/" + other.substr(0, other.find('\n'));
   sh(id,
      "ln -s /proc/self/root r; ln -s /proc/1/fd/3 f; ln -s /proc/self/exe e; "
-     "ln -s /proc/self/fd/0 z; ln -s /proc/self/cwd c");
-  for (const std::string path : {"r", "f", "e", "z", "c", "r/etc/passwd", "/proc/self/exe",
-                                 "/proc/self/root/etc/hostname", "/proc/self/fd/0"}) {
+     "ln -s /proc/self/fd/0 z; ln -s /proc/self/cwd c; ln -s " +
+         other + "/root o; echo text > here");
+  for (const std::string& path : std::vector<std::string>{
+           "r", "f", "e", "z", "c", "r/etc/passwd", "/proc/self/exe",
+           "/proc/self/root/etc/hostname", "/proc/self/fd/0", "o/etc/hostname",
+           other + "/root/etc/hostname", other + "/cwd/here", other + "/exe"}) {
     EXPECT_EQ(file(id, "read", {path}).status, 125) << path;
     EXPECT_EQ(file(id, "write", {path}, "evil").status, 125) << path;
     EXPECT_EQ(attack({"cp", id + ":" + path, host("stolen")}).status, 125) << path;
   }
   // The control: where nobody refuses, they work.
-  EXPECT_EQ(sh(id, "cat r/etc/hostname").out, "sandbox\n");
+  EXPECT_EQ(sh(id, "cat r/etc/hostname o/etc/hostname " + other + "/cwd/here").out,
+            "sandbox\nsandbox\ntext\n");
   expect_usable(id, "magic links");
 }
 
