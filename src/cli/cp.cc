@@ -78,8 +78,10 @@ Result<Copied> copy_file_in(sandbox::Files& files, int fd, const struct stat& in
   sandbox::WriteOptions options;
   if (S_ISREG(info.st_mode)) {
     options.mode = info.st_mode & 0777;
-    options.modified_ns = static_cast<std::uint64_t>(info.st_mtim.tv_sec) * 1'000'000'000 +
-                          static_cast<std::uint64_t>(info.st_mtim.tv_nsec);
+    if (info.st_mtim.tv_sec > 0) {
+      options.modified_ns = static_cast<std::uint64_t>(info.st_mtim.tv_sec) * 1'000'000'000 +
+                            static_cast<std::uint64_t>(info.st_mtim.tv_nsec);
+    }
   }
   CARREL_ASSIGN(FileSummary summary, files.write(path, options, sandbox::source_of(fd, progress)));
   summary.entries = 1;

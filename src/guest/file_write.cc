@@ -60,11 +60,16 @@ int look_at_old(const Place& place, struct stat& info) {
   return S_ISDIR(info.st_mode) ? -EISDIR : S_ISREG(info.st_mode) ? 0 : -ENXIO;
 }
 
+bool names_directory(const FileWork& work) { return work.request.path.back() == '/'; }
+
 // Finds where a file is to be written, and its mode. 0 or a negative errno.
 int prepare(FileWork& work, Place& place, unsigned& mode) {
   const std::uint32_t flags = work.request.flags;
   const Parents parents = (flags & protocol::kFileExisting) != 0 ? Parents::kLeave : Parents::kMake;
   const bool fresh = (flags & protocol::kFileNew) != 0;
+  if (names_directory(work)) {
+    return -EISDIR;
+  }
   int result =
       fresh ? find_place(work.path, parents, place) : find_target(work.path, parents, place);
   if (result < 0) {
@@ -172,7 +177,7 @@ FileOutcome write_new_file(FileWork& work) {
 
 FileOutcome append_to_file(FileWork& work) {
   Place place;
-  int result = find_target(work.path, Parents::kMake, place);
+  int result = names_directory(work) ? -EISDIR : find_target(work.path, Parents::kMake, place);
   struct stat info{};
   if (result == 0) {
     result = look_at_old(place, info);

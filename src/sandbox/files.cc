@@ -20,6 +20,9 @@ using protocol::FrameType;
 
 constexpr std::size_t kMostNotes = 1000;
 constexpr std::uint64_t kMostEntries = 4'000'000;
+// What a listing or a search may cost the one who keeps it all.
+constexpr std::uint64_t kMostAnswers = 1'000'000;
+constexpr std::size_t kMostAnswerBytes = 128U << 20;
 
 Error malformed() {
   return Error{Code::kGone, 0, "the sandbox's file worker sent a malformed answer",
@@ -56,6 +59,23 @@ void select(const Selection& selection, FileRequest& request, std::string& exclu
   }
   request.excluded = {static_cast<std::uint32_t>(selection.excluded.size()), excluded};
 }
+
+// Counts what a worker answers, which may be without end.
+class AnswerLimit {
+ public:
+  Status count(std::string_view payload) {
+    bytes_ += payload.size();
+    if (++answers_ > kMostAnswers || bytes_ > kMostAnswerBytes) {
+      return Error{Code::kResource, 0, "there is more than an answer can hold",
+                   "ask for a part of it"};
+    }
+    return {};
+  }
+
+ private:
+  std::uint64_t answers_ = 0;
+  std::size_t bytes_ = 0;
+};
 
 // Holds a worker to what a tree is: contents follow their file, and are not longer than announced.
 class CheckedTree {
@@ -325,8 +345,10 @@ Result<FileSummary> Files::list(std::string_view path, const Selection& selectio
   std::string excluded;
   select(selection, request, excluded);
   request.pattern = selection.pattern;
-  return ask(request, [&visit](const FileFrame& frame) -> Status {
+  AnswerLimit limit;
+  return ask(request, [&visit, &limit](const FileFrame& frame) -> Status {
     FileEntry entry;
+    CARREL_TRY(limit.count(frame.payload));
     if (frame.type != FrameType::kFileEntry || !protocol::parse_file_entry(frame.payload, entry)) {
       return malformed();
     }
@@ -342,8 +364,10 @@ Result<FileSummary> Files::search(std::string_view path, const Search& search,
   select(selection, request, excluded);
   request.pattern = search.text;
   request.flags |= search.ignore_case ? protocol::kFileIgnoreCase : 0U;
-  return ask(request, [&visit](const FileFrame& frame) -> Status {
+  AnswerLimit limit;
+  return ask(request, [&visit, &limit](const FileFrame& frame) -> Status {
     protocol::FileMatch match;
+    CARREL_TRY(limit.count(frame.payload));
     if (frame.type != FrameType::kFileMatch || !protocol::parse_file_match(frame.payload, match)) {
       return malformed();
     }

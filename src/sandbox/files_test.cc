@@ -128,6 +128,32 @@ TEST(Files, ATreeThatBreaksItsOwnWordIsRefused) {
   EXPECT_FALSE(pack(frame(FrameType::kFileEntry, entry_payload(device)) + done).ok());
 }
 
+// A listing is kept by whoever asked for it: it has an end, whatever the worker says.
+TEST(Files, AListingWithoutEndIsRefused) {
+  const std::string name(4000, 'n');
+  const std::string one = frame(FrameType::kFileEntry, entry_payload(file(name, 1)));
+  std::array<int, 2> fds{-1, -1};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds.data()), 0);
+  std::thread endless([&one, guest = FakeGuest(UniqueFd(fds[1]))]() mutable {
+    guest.send(FrameType::kFilesReady, {}, 0);
+    while (guest.write(one)) {
+    }
+  });
+  std::uint64_t kept = 0;
+  {
+    auto files = Files::open(GuestStream(UniqueFd(fds[0])), std::chrono::milliseconds(10'000));
+    ASSERT_TRUE(files.ok());
+    auto listed = files.value().list("x", {}, [&kept](const FileInfo&) -> Status {
+      ++kept;
+      return {};
+    });
+    ASSERT_FALSE(listed.ok());
+    EXPECT_EQ(listed.error().code, Code::kResource);
+  }
+  endless.join();
+  EXPECT_LT(kept * name.size(), 256U << 20);
+}
+
 TEST(Files, AWorkerThatSaysNothingIsGivenUp) {
   FakeWorker worker("");
   auto files = worker.open();

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <ctime>
 
@@ -24,6 +25,11 @@ constexpr unsigned kModeBits = 0777;
 constexpr TreeLimits kLimits{.bytes = 64ULL << 40, .entries = 4'000'000};
 
 std::string quoted(const std::string& path) { return "'" + path + "'"; }
+
+std::string temporary_name() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  return ".carrel-" + std::to_string(::getpid()) + "-" + std::to_string(now) + ".new";
+}
 
 std::array<timespec, 2> times_of(std::uint64_t modified_ns) {
   std::array<timespec, 2> times{};
@@ -97,7 +103,7 @@ Status TreeToHost::begin_tree() {
   struct stat info{};
   std::string name = last_;
   if (name != "." && ::fstatat(parent_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
-    temporary_ = ".carrel-" + std::to_string(::getpid()) + ".new";
+    temporary_ = temporary_name();
     name = temporary_;
     if (::mkdirat(parent_.get(), name.c_str(), 0700) != 0) {
       temporary_.clear();
@@ -121,7 +127,7 @@ Status TreeToHost::begin_file(const FileEntry& entry) {
       S_ISDIR(info.st_mode)) {
     return Error{Code::kConflict, 0, quoted(path_) + " is a directory on the host", {}};
   }
-  temporary_ = ".carrel-" + std::to_string(::getpid()) + ".new";
+  temporary_ = temporary_name();
   file_.reset(::openat(parent_.get(), temporary_.c_str(),
                        O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file_.valid()) {

@@ -80,6 +80,7 @@ TEST_P(Files, AWriteMakesTheFoldersAndBelongsToTheSandboxsUser) {
   EXPECT_EQ(box.sh("stat -c '%U %a %F' nested nested/a nested/a/b.txt").out,
             "agent 755 directory\nagent 755 directory\nagent 644 regular file\n");
   EXPECT_EQ(box.sh("chmod 600 nested/a/b.txt").status, 0);
+  EXPECT_TRUE(says_one_line(file_action(box, "write", {"new/"}, {.input = "x"}), "directory"));
   write(box, "nested/a/b.txt", "y");
   EXPECT_EQ(box.sh("stat -c %a nested/a/b.txt; cat nested/a/b.txt").out, "600\ny");
 }
