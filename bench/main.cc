@@ -27,6 +27,7 @@ constexpr Part kParts[] = {
     {"commands", measure_commands},
     {"rate", measure_rates},
     {"memory", measure_memory},
+    {"files", measure_files},
     {"instructions", measure_instructions},
 };
 

@@ -111,9 +111,12 @@ std::uint64_t characters(const std::string& text) {
 }  // namespace
 
 Result<Connection> connect(const Context& context) {
+  return connect_to(std::string(context.arguments.operands.front()));
+}
+
+Result<Connection> connect_to(const std::string& named) {
   Connection connection;
   CARREL_ASSIGN(connection.home, storage::Home::open());
-  const std::string named(context.arguments.operands.front());
   CARREL_ASSIGN(connection.record, storage::find_box(connection.home, named));
   auto socket = storage::connect_box(connection.home, connection.record);
   native::sweep_quickly(connection.home);

@@ -23,6 +23,7 @@ enum class Stream : std::uint8_t { kStdout = 1, kStderr = 2 };
 enum class StartKind : std::uint8_t {
   kExec = 1,   // a separate process: `arguments`
   kShell = 2,  // `text` in the long-lived shell `session`
+  kFiles = 3,  // a file worker, which gets this connection for itself: see files.h
 };
 
 enum StartFlags : std::uint32_t {
