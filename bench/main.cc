@@ -28,6 +28,8 @@ constexpr Part kParts[] = {
     {"rate", measure_rates},
     {"memory", measure_memory},
     {"instructions", measure_instructions},
+    // The last: it enters a mount namespace.
+    {"workspaces", measure_workspaces},
 };
 
 struct Options {
