@@ -27,6 +27,7 @@ constexpr Part kParts[] = {
     {"commands", measure_commands},
     {"rate", measure_rates},
     {"memory", measure_memory},
+    {"files", measure_files},
     {"instructions", measure_instructions},
     // The last: it enters a mount namespace.
     {"workspaces", measure_workspaces},

@@ -19,6 +19,8 @@ void measure_commands(const Setup& setup, Effort effort, Report& report);
 void measure_rates(const Setup& setup, Effort effort, Report& report);
 // What one more idle sandbox costs in memory, user and kernel.
 void measure_memory(const Setup& setup, Effort effort, Report& report);
+// A large file and many small ones, in and out.
+void measure_files(const Setup& setup, Effort effort, Report& report);
 // The program's own instructions, which do not depend on what else the machine does.
 void measure_instructions(const Setup& setup, Effort effort, Report& report);
 

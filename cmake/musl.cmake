@@ -18,5 +18,6 @@ function(carrel_link_with_musl target)
   target_sources(${target} PRIVATE ${shims})
   set(specs ${PROJECT_BINARY_DIR}/musl.specs)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/musl.specs.in ${specs} @ONLY)
-  target_link_options(${target} PRIVATE -static -specs=${specs} -Wl,--eh-frame-hdr)
+  target_link_options(${target} PRIVATE -static -specs=${specs} -Wl,--eh-frame-hdr
+    -Wl,--wrap=OPENSSL_cpuid_setup)
 endfunction()

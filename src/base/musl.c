@@ -1,7 +1,8 @@
-// What our code, the C++ library and SQLite use of glibc, and musl does not have under that name.
-// The program is compiled against glibc's headers and linked with musl: see
+// What our code, the C++ library, SQLite and OpenSSL use of glibc, and musl does not have under
+// that name. The program is compiled against glibc's headers and linked with musl: see
 // docs/decisions/0012-musl.md. A function that is missing here is an error of the linker.
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/select.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -43,6 +45,40 @@ int __snprintf_chk(char* to, size_t size, int flag, size_t room, const char* for
   int result = vsnprintf(to, size, format, arguments);
   va_end(arguments);
   return result;
+}
+
+int __sprintf_chk(char* to, int flag, size_t room, const char* format, ...) {
+  (void)flag;
+  va_list arguments;
+  va_start(arguments, format);
+  int result = vsnprintf(to, room, format, arguments);
+  va_end(arguments);
+  if (result >= 0 && (size_t)result >= room) {
+    __builtin_trap();
+  }
+  return result;
+}
+
+int __vfprintf_chk(FILE* file, int flag, const char* format, va_list arguments) {
+  (void)flag;
+  return vfprintf(file, format, arguments);
+}
+
+int __fprintf_chk(FILE* file, int flag, const char* format, ...) {
+  (void)flag;
+  va_list arguments;
+  va_start(arguments, format);
+  int result = vfprintf(file, format, arguments);
+  va_end(arguments);
+  return result;
+}
+
+// The word of an fd_set that a descriptor is in.
+long __fdelt_chk(long descriptor) {
+  if (descriptor < 0 || descriptor >= FD_SETSIZE) {
+    __builtin_trap();
+  }
+  return descriptor / (long)(8 * sizeof(long));
 }
 
 char* __realpath_chk(const char* path, char* to, size_t room) {
@@ -78,9 +114,9 @@ uint32_t arc4random(void) {
 
 const char* sigabbrev_np(int signal) {
   static const char* const kNames[] = {
-      0,      "HUP",  "INT",  "QUIT", "ILL",    "TRAP", "ABRT",  "BUS",  "FPE",    "KILL", "USR1",
-      "SEGV", "USR2", "PIPE", "ALRM", "TERM",   "STKFLT", "CHLD", "CONT", "STOP",  "TSTP", "TTIN",
-      "TTOU", "URG",  "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "POLL", "PWR",    "SYS"};
+      0,      "HUP",  "INT",  "QUIT", "ILL",    "TRAP",   "ABRT",  "BUS",  "FPE",  "KILL", "USR1",
+      "SEGV", "USR2", "PIPE", "ALRM", "TERM",   "STKFLT", "CHLD",  "CONT", "STOP", "TSTP", "TTIN",
+      "TTOU", "URG",  "XCPU", "XFSZ", "VTALRM", "PROF",   "WINCH", "POLL", "PWR",  "SYS"};
   return signal > 0 && (size_t)signal < sizeof kNames / sizeof kNames[0] ? kNames[signal] : 0;
 }
 
@@ -101,6 +137,31 @@ int fsmount(int context, unsigned flags, unsigned attributes) {
 int mount_setattr(int directory, const char* path, unsigned flags, void* attributes, size_t size) {
   return (int)syscall(442, directory, path, flags, attributes, size);
 }
+
+// OpenSSL has jobs that switch stacks, which nobody starts here: it is told that it cannot.
+int getcontext(void* context) {
+  (void)context;
+  errno = ENOSYS;
+  return -1;
+}
+int setcontext(const void* context) {
+  (void)context;
+  errno = ENOSYS;
+  return -1;
+}
+void makecontext(void* context, void (*function)(void), int count, ...) {
+  (void)context;
+  (void)function;
+  (void)count;
+  __builtin_trap();
+}
+
+// OpenSSL asks the processor what it can do before main(), in every program that it is linked to,
+// and a virtual machine answers slowly. The linker sends that call here; whoever uses OpenSSL makes
+// the real one first.
+void __wrap_OPENSSL_cpuid_setup(void) {}
+void __real_OPENSSL_cpuid_setup(void);
+void carrel_prepare_openssl(void) { __real_OPENSSL_cpuid_setup(); }
 
 // The C++ library looks into a locale for the tables of characters. There is one, "C": for musl it
 // begins with null pointers, which glibc's has in the same place.

@@ -126,12 +126,12 @@ Result<std::vector<Carry>> find_changes(const Context& context, WorkspaceTarget&
       directory, choose(storage::compare_trees(before, after), chosen_paths(context)));
 }
 
-// Directories go after what is in them.
+// What is removed comes last, and directories after what is in them.
 void order_removals(std::vector<Carry>& carries) {
   const auto removals = std::stable_partition(
       carries.begin(), carries.end(),
-      [](const Carry& carry) { return carry.difference.change == Change::kDeleted; });
-  std::reverse(carries.begin(), removals);
+      [](const Carry& carry) { return carry.difference.change != Change::kDeleted; });
+  std::reverse(removals, carries.end());
 }
 
 }  // namespace
@@ -154,6 +154,12 @@ int apply_command(const Context& context) {
   auto carries = find_changes(context, at, directory->get());
   if (!carries.ok()) {
     return fail(context, carries.error());
+  }
+  std::vector<storage::Difference> there_already;
+  for (const Carry& carry : carries.value()) {
+    if (carry.done) {
+      there_already.push_back(carry.difference);
+    }
   }
   std::erase_if(carries.value(), [](const Carry& carry) { return carry.done; });
   Json conflicts = Json::array();
@@ -186,12 +192,24 @@ int apply_command(const Context& context) {
   }
   order_removals(carries.value());
   Json applied = Json::array();
+  std::vector<storage::Difference> carried;
+  Status done;
   for (const Carry& carry : carries.value()) {
-    Status done = storage::carry_change(*at.store, at.row, directory->get(), carry.difference);
-    if (!done.ok()) {
-      return fail(context, done.error());
+    if (done = storage::carry_change(*at.store, at.row, directory->get(), carry.difference);
+        !done.ok()) {
+      break;
     }
     applied.push_back(carry.difference.path);
+    carried.push_back(carry.difference);
+  }
+  carried.insert(carried.end(), there_already.begin(), there_already.end());
+  if (auto origin = at.store->find_snapshot(at.row.name, storage::kOrigin);
+      origin.ok() && !carried.empty()) {
+    // If this fails, the next time finds a conflict where there is none.
+    (void)storage::note_carried(*at.store, at.row, origin.value(), carried);
+  }
+  if (!done.ok()) {
+    return fail(context, done.error());
   }
   if (context.json()) {
     print(Json{{"applied", applied}, {"conflicts", conflicts}}.dump(

@@ -70,6 +70,12 @@ Error unknown_option(const Command& command, std::string_view written) {
   return usage_error(command, concat({message, "; did you mean '--", nearest, "'?"}));
 }
 
+bool is_word_of(std::string_view words, std::string_view wanted) {
+  bool found = false;
+  for_each_word(words, [&](std::string_view word) { found = found || word == wanted; });
+  return found;
+}
+
 class Parser {
  public:
   Parser(const Command& command, std::span<const std::string_view> words) : words_(words) {
@@ -265,18 +271,24 @@ class Parser {
         }
         return {};
       case OperandKind::kImageAction:
-        if (word != "import" && word != "ls" && word != "rm" && word != "prune") {
+        if (word != "import" && word != "pull" && word != "build" && word != "ls" && word != "rm" &&
+            word != "prune") {
           return usage_error(command(), concat({"unknown action ", quote(word),
-                                                "; it is import, ls, rm or prune"}));
+                                                "; it is import, pull, build, ls, rm or prune"}));
         }
         return {};
-      case OperandKind::kWorkspaceAction: {
-        bool known = false;
-        for_each_word(kWorkspaceActions, [&](std::string_view one) { known = known || one == word; });
-        return known ? Status{}
-                     : usage_error(command(), concat({"unknown action ", quote(word), "; it is one of ",
-                                                      kWorkspaceActions}));
-      }
+      case OperandKind::kWorkspaceAction:
+        if (!is_word_of(kWorkspaceActions, word)) {
+          return usage_error(command(), concat({"unknown action ", quote(word), "; it is one of ",
+                                                kWorkspaceActions}));
+        }
+        return {};
+      case OperandKind::kFileAction:
+        if (!is_word_of(kFileActions, word)) {
+          return usage_error(
+              command(), concat({"unknown action ", quote(word), "; it is one of ", kFileActions}));
+        }
+        return {};
       case OperandKind::kCommandName: {
         const std::string_view name[] = {word};
         CARREL_TRY(select_command(name));

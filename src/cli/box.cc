@@ -78,7 +78,7 @@ void tell_limits(const Connection& connection, sandbox::ExecResult& end) {
     return;
   }
   const std::uint64_t peak = ask_group(connection, end);
-  if (!end.oom_killed && !end.process_limit) {
+  if (!end.oom_killed && !end.process_limit && !end.disk_limit) {
     return;
   }
   const policy::Limits limits = limits_of(connection);
@@ -87,6 +87,12 @@ void tell_limits(const Connection& connection, sandbox::ExecResult& end) {
     end.reason = "out of memory";
     storage::add_event(connection.home, storage::limit_event(id, "memory", limits.memory_bytes,
                                                              std::max(peak, limits.memory_bytes)));
+  }
+  if (end.disk_limit) {
+    end.oom_killed = false;
+    sandbox::add_disk_limit(end, limits.disk_bytes);
+    storage::add_event(connection.home,
+                       storage::limit_event(id, "disk", limits.disk_bytes, limits.disk_bytes));
   }
   if (end.process_limit) {
     sandbox::add_process_limit(end, limits.pids);
@@ -105,9 +111,12 @@ std::uint64_t characters(const std::string& text) {
 }  // namespace
 
 Result<Connection> connect(const Context& context) {
+  return connect_to(std::string(context.arguments.operands.front()));
+}
+
+Result<Connection> connect_to(const std::string& named) {
   Connection connection;
   CARREL_ASSIGN(connection.home, storage::Home::open());
-  const std::string named(context.arguments.operands.front());
   CARREL_ASSIGN(connection.record, storage::find_box(connection.home, named));
   auto socket = storage::connect_box(connection.home, connection.record);
   native::sweep_quickly(connection.home);

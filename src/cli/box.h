@@ -21,6 +21,8 @@ struct Connection {
 
 // Finds the sandbox that the first operand names, connects to its guest and greets it.
 Result<Connection> connect(const Context& context);
+// The same for a sandbox of that id or name.
+Result<Connection> connect_to(const std::string& named);
 
 // Runs a command in it in the foreground and shows its end; returns the exit status. `input` is the
 // descriptor whose bytes become its stdin, or -1.

@@ -44,9 +44,11 @@ std::string operand_words(const Command& command) {
     case OperandKind::kCommandName:
       return listed_names();
     case OperandKind::kImageAction:
-      return "import ls rm prune";
+      return "import pull build ls rm prune";
     case OperandKind::kWorkspaceAction:
       return std::string(kWorkspaceActions);
+    case OperandKind::kFileAction:
+      return std::string(kFileActions);
     case OperandKind::kSandbox:
     case OperandKind::kFile:
     case OperandKind::kShellText:

@@ -84,6 +84,10 @@ int dispatch(const Context& context) {
       return logs_command(context);
     case CommandId::kRemove:
       return remove_command(context);
+    case CommandId::kCopy:
+      return copy_command(context);
+    case CommandId::kFile:
+      return file_command(context);
     case CommandId::kImage:
       return image_command(context);
     case CommandId::kWorkspace:

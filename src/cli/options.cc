@@ -31,6 +31,12 @@ constexpr std::array kWorkspaceAndPaths = {Operand{"ID", OperandKind::kSandbox},
                                            Operand{"PATH", OperandKind::kAnything}};
 constexpr std::array kWorkspaceAndSnapshot = {Operand{"ID", OperandKind::kSandbox},
                                               Operand{"SNAPSHOT", OperandKind::kAnything}};
+constexpr std::array kCopyEnds = {Operand{"SRC", OperandKind::kFile},
+                                  Operand{"DST", OperandKind::kFile}};
+constexpr std::array kFileWords = {
+    Operand{"ACTION", OperandKind::kFileAction}, Operand{"ID", OperandKind::kSandbox},
+    Operand{"PATH", OperandKind::kAnything}, Operand{"WORD", OperandKind::kAnything},
+    Operand{"WORD", OperandKind::kAnything}};
 constexpr std::array kWords = {Operand{"WORD", OperandKind::kAnything}};
 constexpr std::span<const Operand> kNone{};
 
@@ -108,17 +114,55 @@ constexpr std::array kCommands = {
             kSandbox, 0, kMany, Trailing::kNothing, kUsageFailed, std::nullopt,
             "Everything that runs in them is ended, and their files are removed.",
             "carrel rm $id\tone\ncarrel rm --all\tall of them\n", Visibility::kListed},
-    Command{CommandId::kImage, "image", "import, list and remove images", CommandGroup::kOther,
-            kImageWords, 1, kMany, Trailing::kNothing, kCarrelFailed, std::nullopt,
-            "ACTION is import SOURCE, ls, rm NAME... or prune. SOURCE is a directory or a tar (plain, "
-            "gzip or zstd) with the files of a system, an OCI layout, or what `docker save` writes; "
-            "- is the standard input. What SOURCE is, its contents tell. `--image NAME` then runs "
-            "in it. prune removes what no image needs any more.",
-            "docker save python:3.12-slim | carrel image import -\tfrom Docker\n"
-            "carrel image import rootfs.tar.gz --name debian\ta tar with a root file system\n"
-            "carrel run --image debian -- cat /etc/os-release\trun in it\n"
-            "carrel image ls\twhat there is\ncarrel image rm debian\tremove it\n",
+    Command{CommandId::kCopy, "cp", "copy files into a sandbox or out of it",
+            CommandGroup::kLongLived, kCopyEnds, 2, 2, Trailing::kNothing, kCarrelFailed,
+            std::nullopt,
+            "One of SRC and DST is a path in a sandbox, ID:PATH; a relative one starts at its "
+            "working folder. A file goes to DST, or into DST if that is a directory; so does a "
+            "directory with all that is in it, and SRC/. is what is in it alone. Modes, times and "
+            "links are kept. - is the standard input or output: the bytes of a file, or a tar "
+            "where the other side is a directory (written DIR/ if it is to be made). What is "
+            "copied out is written below DST and nowhere else.",
+            "carrel cp ./project $id:/workspace\ta directory in\n"
+            "carrel cp $id:/workspace/report.pdf .\ta file out\n"
+            "tar c src | carrel cp - $id:/workspace/\ta tar in\n"
+            "carrel cp $id:/workspace - > workspace.tar\ta tar out\n",
             Visibility::kListed},
+    Command{CommandId::kFile, "file", "read, write, list, search and change files of a sandbox",
+            CommandGroup::kLongLived, kFileWords, 2, 5, Trailing::kNothing, kCarrelFailed,
+            std::nullopt,
+            "ACTION is read, write, append, create (it must not exist), rewrite (it must), "
+            "str-replace ID PATH OLD NEW (OLD must occur once), delete, ls, stat, find, "
+            "grep ID PATH TEXT, mv ID PATH TO, cp ID PATH TO, rm, chmod ID PATH MODE, mkdir or "
+            "watch. What is written comes from the standard input or --text. Relative paths start "
+            "at the sandbox's working folder; '..' is refused. Everything is done with the rights "
+            "of the sandbox.",
+            "carrel file read $id main.c --lines 10:20\tsome lines\n"
+            "echo hi | carrel file write $id notes/today.txt\twrite, with its folders\n"
+            "carrel file str-replace $id main.c 'int x' 'long x'\tchange one place\n"
+            "carrel file grep $id src main --exclude .git\tsearch\n"
+            "carrel file watch $id . -r\tsee what changes\n",
+            Visibility::kListed},
+    Command{
+        CommandId::kImage, "image", "pull, import, build, list and remove images",
+        CommandGroup::kOther, kImageWords, 1, kMany, Trailing::kNothing, kCarrelFailed,
+        std::nullopt,
+        "ACTION is pull REFERENCE, import SOURCE, build --debian PACKAGE..., ls, rm NAME... or "
+        "prune. REFERENCE is an image of a registry, such as debian:12, HOST:PORT/NAME:TAG or "
+        "NAME@sha256:HEX; credentials are read from Docker's configuration, proxies from the "
+        "environment, and a pull that broke off goes on where it stopped. SOURCE is a directory "
+        "or a tar (plain, gzip or zstd) with the files of a system, an OCI layout, or what "
+        "`docker save` writes; - is the standard input. What SOURCE is, its contents tell. build "
+        "needs mmdebstrap and takes the packages from the host's apt sources. `--image NAME` then "
+        "runs in it, `--image NAME@sha256:HEX` only if it is that one. prune removes what no "
+        "image needs any more, and downloads that broke off.",
+        "carrel image pull debian:12\tfrom a registry\n"
+        "docker save python:3.12-slim | carrel image import -\tfrom Docker\n"
+        "carrel image import rootfs.tar.gz --name debian\ta tar with a root file system\n"
+        "carrel image build --debian --name tools python3 git\tfrom Debian packages\n"
+        "carrel run --image debian -- cat /etc/os-release\trun in it\n"
+        "carrel image ls\twhat there is\ncarrel image rm debian\tremove it\n",
+        Visibility::kListed},
     Command{CommandId::kWorkspace, "workspace", "look after workspaces and their snapshots",
             CommandGroup::kFiles, kWorkspaceWords, 1, kMany, Trailing::kNothing, kCarrelFailed,
             std::nullopt,
@@ -221,6 +265,28 @@ Status check_number(const Given& given) {
   return {};
 }
 
+// OFFSET:COUNT or FIRST:LAST, either of which may be missing.
+Status check_range(const Given& given) {
+  const std::size_t colon = given.text.find(':');
+  for (const std::string_view part :
+       {given.text.substr(0, colon),
+        colon == std::string_view::npos ? std::string_view() : given.text.substr(colon + 1)}) {
+    if (!part.empty()) {
+      CARREL_TRY(policy::parse_count({given.name, part}, {.least = 0, .most = INT64_MAX}));
+    }
+  }
+  return {};
+}
+
+Status check_mode(const Given& given) {
+  if (given.text.empty() || given.text.size() > 4 ||
+      given.text.find_first_not_of("01234567") != std::string_view::npos ||
+      (given.text.size() == 4 && given.text.front() > '1')) {
+    return policy::bad_value(given, "not a mode", "octal digits up to 1777, such as 644");
+  }
+  return {};
+}
+
 Status check_language(const Given& given) {
   if (given.text == "python" || given.text == "bash" || given.text == "node") {
     return {};
@@ -259,6 +325,13 @@ constexpr std::array kOptions = {
            of(CommandId::kDiff), nullptr},
     Option{OptionId::kOlderThan, 0, "older-than", "TIME", "that no sandbox had for this long", "",
            of(CommandId::kWorkspace), check_lease},
+    Option{OptionId::kInsecureHttp, 0, "insecure-http", "",
+           "pull without encryption from a registry that has none", "", of(CommandId::kImage),
+           nullptr},
+    Option{OptionId::kDebian, 0, "debian", "", "build the image from Debian packages", "",
+           of(CommandId::kImage), nullptr},
+    Option{OptionId::kSuite, 0, "suite", "NAME", "the release of Debian (bookworm)", "",
+           of(CommandId::kImage), policy::check_name},
     Option{OptionId::kLease, 0, "lease", "TIME", "end by itself after this long", "",
            of(CommandId::kCreate), check_lease},
     Option{OptionId::kSession, 0, "session", "NAME", "use the shell of this name, made at need", "",
@@ -281,6 +354,30 @@ constexpr std::array kOptions = {
            of(CommandId::kInfo), nullptr},
     Option{OptionId::kWritable, 0, "rw", "", "ask for a mount that can be changed", "",
            of(CommandId::kMount), nullptr},
+    Option{OptionId::kFileTimeout, 0, "timeout", "TIME", "give up after this long [1h]", "",
+           of(CommandId::kCopy, CommandId::kFile), check_lease},
+    Option{OptionId::kLines, 0, "lines", "FIRST:LAST", "read: these lines; the first is 1", "",
+           of(CommandId::kFile), check_range},
+    Option{OptionId::kBytes, 0, "bytes", "OFFSET:COUNT", "read: these bytes", "",
+           of(CommandId::kFile), check_range},
+    Option{OptionId::kMode, 0, "mode", "MODE", "write, create, mkdir: the mode, in octal", "",
+           of(CommandId::kFile), check_mode},
+    Option{OptionId::kText, 0, "text", "TEXT", "write this and not the standard input", "",
+           of(CommandId::kFile), nullptr},
+    Option{OptionId::kRecursive, 'r', "recursive", "", "ls, rm, watch: with all that is below", "",
+           of(CommandId::kFile), nullptr},
+    Option{OptionId::kPattern, 0, "name", "GLOB", "ls, find: names like this, with * ? and []", "",
+           of(CommandId::kFile), nullptr},
+    Option{OptionId::kExclude, 0, "exclude", "GLOB,...",
+           "ls, find, grep: without these names and what is below them", "", of(CommandId::kFile),
+           nullptr},
+    Option{OptionId::kSkipUsual, 0, "skip-usual", "",
+           "ls, find, grep: without node_modules, .git, build, images and the like", "",
+           of(CommandId::kFile), nullptr},
+    Option{OptionId::kIgnoreCase, 'i', "ignore-case", "", "grep: capital letters are like others",
+           "", of(CommandId::kFile), nullptr},
+    Option{OptionId::kLimit, 0, "limit", "NUMBER", "ls, find, grep: at most so many", "",
+           of(CommandId::kFile), check_number},
     Option{OptionId::kMan, 0, "man", "", "print the manual page (roff)", "", of(CommandId::kHelp),
            nullptr},
     Option{OptionId::kJson, 0, "json", "", "print one JSON object", "", kAllCommands, nullptr},

@@ -28,6 +28,8 @@ enum class CommandId : unsigned {
   kStats,
   kLogs,
   kRemove,
+  kCopy,
+  kFile,
   kImage,
   kWorkspace,
   kSnapshot,
@@ -53,6 +55,7 @@ enum class OperandKind {
   kCommandName,
   kImageAction,
   kWorkspaceAction,
+  kFileAction,
   kVerb,
   kAnything
 };
@@ -63,6 +66,10 @@ struct Operand {
   std::string_view placeholder;
   OperandKind kind = OperandKind::kAnything;
 };
+
+inline constexpr std::string_view kFileActions =
+    "read write append create rewrite str-replace delete ls stat find grep mv cp rm chmod mkdir "
+    "watch";
 
 // Whether the words after the operands are a command to run, with options of its own.
 enum class Trailing { kNothing, kCommand };
@@ -123,6 +130,20 @@ enum class OptionId {
   kNewWorkspace,
   kWorkspaceFrom,
   kYes,
+  kInsecureHttp,
+  kDebian,
+  kSuite,
+  kFileTimeout,
+  kLines,
+  kBytes,
+  kMode,
+  kText,
+  kRecursive,
+  kPattern,
+  kExclude,
+  kSkipUsual,
+  kIgnoreCase,
+  kLimit,
 };
 
 // An option that is about the command itself and not about the sandbox.

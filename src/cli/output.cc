@@ -12,8 +12,6 @@
 
 namespace carrel::cli {
 
-namespace {
-
 std::string base64(std::string_view data) {
   constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -29,6 +27,8 @@ std::string base64(std::string_view data) {
   }
   return text;
 }
+
+namespace {
 
 void add_stream(nlohmann::ordered_json& object, const char* name, const std::string& bytes) {
   object[name] = valid_utf8(bytes) ? bytes : replace_invalid_utf8(bytes);

@@ -28,6 +28,8 @@ std::string to_json(const sandbox::ExecResult& result);
 // characters that change its direction, are escaped.
 std::string printable(std::string_view text);
 
+std::string base64(std::string_view data);
+
 // A JSON string literal; bytes that are not UTF-8 become U+FFFD.
 std::string json_string(std::string_view text);
 

@@ -37,6 +37,8 @@ class Client {
   // Writes what it can. False when the connection is over.
   bool flush();
   [[nodiscard]] bool has_output() const { return out_size_ > 0; }
+  // Whether nothing is on the way in either direction, as far as is known here.
+  [[nodiscard]] bool idle() const { return in_start_ == in_end_ && !has_output(); }
   // Whether the event loop watches for room to write.
   [[nodiscard]] bool watched_for_room() const { return watched_for_room_; }
   void note_watch() { watched_for_room_ = has_output(); }

@@ -34,6 +34,14 @@ bool at_process_limit(const Guest& guest) {
          look_at_memory(guest.root, Look::kQuick).tasks + 1 >= guest.boot.processes;
 }
 
+// Nobody asks for the end of a file worker: its client has talked to it.
+void forget_worker(Guest& guest, std::uint32_t index) {
+  const Command& command = guest.commands[index];
+  if (command.kind == protocol::StartKind::kFiles && command.state == CommandState::kFinished) {
+    free_command(guest, index);
+  }
+}
+
 }  // namespace
 
 std::uint32_t take_command(Guest& guest) {
@@ -87,6 +95,7 @@ void on_report(Guest& guest, std::uint32_t index) {
       end_unminded(guest, command.minder);
       note_end(guest, index, SIGKILL);
     }
+    forget_worker(guest, index);
     return;
   }
   switch (report.kind) {
@@ -107,6 +116,7 @@ void on_report(Guest& guest, std::uint32_t index) {
       refuse_for_workdir(guest, index, static_cast<int>(report.value));
       break;
   }
+  forget_worker(guest, index);
 }
 
 void on_child_end(Guest& guest, pid_t pid, int status) {
@@ -202,6 +212,14 @@ void on_deadline(Guest& guest, std::uint32_t index) {
   }
   if (minder > 1) {
     kill(minder, SIGKILL);
+  }
+}
+
+void flag_running(Guest& guest, std::uint8_t flag) {
+  for (Command& command : guest.commands) {
+    if (command.state == CommandState::kRunning) {
+      command.end.flags |= flag;
+    }
   }
 }
 

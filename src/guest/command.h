@@ -20,6 +20,10 @@ void free_command(Guest& guest, std::uint32_t index);
 void start_exec(Guest& guest, std::uint32_t index, const protocol::Start& start,
                 std::string_view payload);
 
+// Starts a file worker and gives it the connection of the command's client, who is told when that
+// fails.
+void start_files(Guest& guest, std::uint32_t index, std::string_view payload);
+
 // Forks the process that starts the workload's programs. 0 or a negative errno.
 int start_spawner(Guest& guest);
 
@@ -79,5 +83,8 @@ void note_not_started(Guest& guest, std::uint32_t index, int error_number);
 // The command is over before it began: its client is told that the directory is the reason.
 void refuse_for_workdir(Guest& guest, std::uint32_t index, int error_number);
 void begin_draining(Guest& guest, std::uint32_t index);
+
+// Notes for every command that runs what befell it.
+void flag_running(Guest& guest, std::uint8_t flag);
 
 }  // namespace carrel::guest

@@ -11,6 +11,7 @@
 #include "guest/lockdown.h"
 #include "guest/processes.h"
 #include "guest/program.h"
+#include "guest/requests.h"
 #include "guest/runtime.h"
 
 namespace carrel::guest {
@@ -189,6 +190,41 @@ int spawn(Guest& guest, std::string_view payload, const ProgramIo& io, int repor
 void on_spawner_end(Guest& guest) {
   guest.poller.close(guest.spawner);
   guest.spawner_pid = 0;
+}
+
+void start_files(Guest& guest, std::uint32_t index, std::string_view payload) {
+  Command& command = guest.commands[index];
+  const std::uint32_t client = command.client;
+  command.state = CommandState::kRunning;
+  command.client = kNone;
+  command.started_us = now_us();
+  command.deadline_us = command.started_us + command.timeout_us;
+  int ends[2] = {-1, -1};
+  int nothing = openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC);
+  int result = nothing < 0 || pipe2(ends, O_CLOEXEC) != 0 ? -errno : 0;
+  if (result == 0) {
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    command.report = ends[0];
+    guest.poller.add(command.report, EPOLLIN, Source::kReport, index);
+    const int connection = guest.clients[client].fd();
+    fcntl(connection, F_SETFL, 0);  // the worker waits for what comes
+    result = spawn(guest, payload, {connection, connection, nothing}, ends[1]);
+  }
+  for (int fd : {nothing, ends[1]}) {
+    if (fd >= 0) {
+      close(fd);
+    }
+  }
+  if (result < 0) {
+    const std::uint32_t channel = command.channel;
+    fcntl(guest.clients[client].fd(), F_SETFL, O_NONBLOCK);
+    free_command(guest, index);
+    refuse(guest, client, channel, protocol::Refusal::kInternal, -result,
+           "no process for this sandbox's files");
+    return;
+  }
+  guest.poller.remove(guest.clients[client].fd());
+  guest.clients[client].close();
 }
 
 void start_exec(Guest& guest, std::uint32_t index, const protocol::Start& start,

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "guest/file_worker.h"
 #include "guest/processes.h"
 #include "guest/runtime.h"
 #include "kernel/uapi/mount.h"
@@ -200,6 +201,10 @@ bool enter_workdir(const protocol::Boot& boot, const Start& start) {
   int closed = io.control < 0 ? close_from(4) : close_between(4, kShellOutput - 1);
   if (closed == 0 && io.control >= 0) {
     closed = close_from(kShellDirectory + 1);
+  }
+  if (closed == 0 && start.kind == protocol::StartKind::kFiles) {
+    close(last);
+    serve_files(boot.workdir);
   }
   int error = closed != 0 ? -closed : execute(arguments, environment);
   tell(last, ReportKind::kNotStarted, static_cast<std::uint32_t>(error));

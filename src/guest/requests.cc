@@ -53,9 +53,23 @@ void entitle(Command& command, const protocol::Start& start) {
   }
 }
 
+// Whether this connection can become a file worker's: nothing else is going on over it, and nobody
+// depends on it.
+bool may_have_worker(const Guest& guest, std::uint32_t index) {
+  for (const Command& command : guest.commands) {
+    if (command.state != CommandState::kFree && command.client == index) {
+      return false;
+    }
+  }
+  return !guest.one_shot() && (index != 0 || guest.released) && guest.clients[index].idle();
+}
+
 bool start(Guest& guest, std::uint32_t index, std::uint32_t channel, std::string_view payload) {
   protocol::Start start;
   if (!protocol::parse_start(payload, start) || find(guest, index, channel) != kNone) {
+    return false;
+  }
+  if (start.kind == protocol::StartKind::kFiles && !may_have_worker(guest, index)) {
     return false;
   }
   std::uint32_t at = take_command(guest);
@@ -72,6 +86,10 @@ bool start(Guest& guest, std::uint32_t index, std::uint32_t channel, std::string
   entitle(command, start);
   if (start.kind == protocol::StartKind::kExec) {
     start_exec(guest, at, start, payload);
+    return true;
+  }
+  if (start.kind == protocol::StartKind::kFiles) {
+    start_files(guest, at, payload);
     return true;
   }
   Refusal refusal = Refusal::kInternal;
@@ -120,7 +138,7 @@ bool follow(Guest& guest, std::uint32_t index, std::uint32_t channel, protocol::
 
 bool list(Guest& guest, std::uint32_t index, std::uint32_t channel) {
   for (const Command& command : guest.commands) {
-    if (command.state == CommandState::kFree) {
+    if (command.state == CommandState::kFree || command.kind == protocol::StartKind::kFiles) {
       continue;
     }
     protocol::CommandRow row;

@@ -36,6 +36,17 @@ bool write_whole(int fd, std::string_view data);
 // One write to a file of /proc or of a cgroup: 0 or a negative errno.
 int write_file(int dir, const char* path, std::string_view value);
 
+// The part of a text from `at` on, and at most `size` of it. substr() would throw where there is
+// nothing, and nobody here can.
+inline std::string_view part(std::string_view text, std::size_t at,
+                             std::size_t size = std::string_view::npos) {
+  if (at >= text.size()) {
+    return {};
+  }
+  const std::size_t rest = text.size() - at;
+  return {text.data() + at, size < rest ? size : rest};
+}
+
 // Writes `value` in decimal and returns the end. The buffer has room for 20 digits.
 char* put_decimal(char* out, std::uint64_t value);
 

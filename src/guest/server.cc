@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "guest/command.h"
+#include "guest/disk.h"
 #include "guest/memory.h"
 #include "guest/processes.h"
 #include "guest/requests.h"
@@ -206,6 +207,9 @@ std::uint64_t next_deadline(const Guest& guest) {
     nearest(at, now + kMemoryWatchUs);
   }
   nearest(at, guest.watch.next_us);
+  if (guest.boot.disk_watch_bytes != 0 && (any_running(guest) || !guest.disk.idle)) {
+    nearest(at, guest.disk.next_us + 1);
+  }
   if (guest.shutdown_deadline_us != 0) {
     nearest(at, now + 10'000);
   }
@@ -265,14 +269,6 @@ bool is_over(const Guest& guest) {
   }
   static ProcessRow rows[8];
   return !any_running(guest) && list_processes(rows, 8) <= 1;
-}
-
-void flag_running(Guest& guest, std::uint8_t flag) {
-  for (Command& command : guest.commands) {
-    if (command.state == CommandState::kRunning) {
-      command.end.flags |= flag;
-    }
-  }
 }
 
 // The processes that a sandbox has while nobody uses it.
@@ -352,6 +348,14 @@ void expire(Guest& guest) {
   }
   if (guest.boot.memory_watch_bytes != 0) {
     watch_memory(guest, now);
+  }
+  if (guest.boot.disk_watch_bytes != 0 && guest.freezer == kNone) {
+    const bool running = any_running(guest);
+    guest.disk.idle = guest.disk.idle && !running;
+    if (!guest.disk.idle && watch_disk(guest, now) && !running) {
+      static ProcessRow rows[2 + 2 * kMaxShells + 1];
+      guest.disk.idle = list_processes(rows, sizeof rows / sizeof rows[0]) <= helper_tasks(guest);
+    }
   }
 }
 

@@ -124,6 +124,16 @@ struct MemoryWatch {
   bool crowded = false;       // there are processes beside the helpers, as far as is known
 };
 
+// The same for the workspace.
+struct DiskWatch {
+  std::uint64_t next_us = 0;  // when to look next
+  std::uint64_t walk_us = 0;  // when to look at every file again, at the latest
+  std::uint64_t used = 0;     // bytes, at the last walk
+  std::uint64_t room = 0;     // what the file system had left then
+  std::uint64_t kept = 0;     // bytes after the limit was last overstepped
+  bool idle = true;           // there is nobody who could write
+};
+
 struct Guest {
   protocol::Boot boot;
   BuiltRoot root;
@@ -149,6 +159,7 @@ struct Guest {
   std::uint64_t lease_deadline_us = 0;
   std::uint64_t shutdown_deadline_us = 0;
   MemoryWatch watch;
+  DiskWatch disk;
   std::array<Client, kMaxClients> clients;
   std::array<Command, kMaxCommands> commands;
   std::array<Shell, kMaxShells> shells;

@@ -91,6 +91,22 @@ Status check_image_name(const Given& given) {
   return {};
 }
 
+Status check_image_reference(const Given& given) {
+  constexpr std::string_view kPin = "@sha256:";
+  constexpr std::size_t kDigits = 64;
+  const std::size_t at = given.text.find('@');
+  CARREL_TRY(check_image_name({given.name, given.text.substr(0, at)}));
+  if (at == std::string_view::npos) {
+    return {};
+  }
+  const std::string_view pin = given.text.substr(at);
+  if (!pin.starts_with(kPin) || pin.size() != kPin.size() + kDigits ||
+      pin.substr(kPin.size()).find_first_not_of("0123456789abcdef") != std::string_view::npos) {
+    return bad_value(given, "not the digest of an image", "like NAME@sha256: and 64 hex digits");
+  }
+  return {};
+}
+
 Result<std::string> normalize_path(const Given& given) {
   if (given.text.empty() || given.text.front() != '/') {
     return bad_value(given, "must be an absolute path");

@@ -20,6 +20,9 @@ Status check_name(const Given& given);
 // parts that begin with a letter or digit and are joined by '/' or ':'; at most 200 bytes.
 Status check_image_name(const Given& given);
 
+// The same, or with "@sha256:" and 64 hex digits behind it: the image of that digest and no other.
+Status check_image_reference(const Given& given);
+
 // An absolute path without "..", as short as it goes: "/a//b/./c/" becomes "/a/b/c".
 Result<std::string> normalize_path(const Given& given);
 

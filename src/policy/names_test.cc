@@ -75,6 +75,19 @@ TEST(NamesTest, UserNamesCannotBreakThePasswordFile) {
   }
 }
 
+TEST(NamesTest, ADigestPinsAnImage) {
+  const std::string digits(64, 'a');
+  EXPECT_TRUE(check_image_reference({"image", "x:1"}).ok());
+  EXPECT_TRUE(check_image_reference({"image", "x:1@sha256:" + digits}).ok());
+  EXPECT_FALSE(check_image_name({"image", "x:1@sha256:" + digits}).ok());
+  for (const std::string& pin :
+       {std::string("@"), std::string("@sha256:"), "@sha512:" + digits, "@sha256:" + digits + "a",
+        "@sha256:" + std::string(64, 'A'), "@sha256:" + digits + "@sha256:" + digits}) {
+    EXPECT_FALSE(check_image_reference({"image", "x" + pin}).ok()) << pin;
+  }
+  EXPECT_FALSE(check_image_reference({"image", "@sha256:" + digits}).ok());
+}
+
 TEST(NamesTest, VariablesHaveANameAndAValue) {
   const auto plain = parse_variable({"--env", "A_1=b=c d"});
   ASSERT_TRUE(plain.ok());

@@ -145,7 +145,7 @@ Status set_image(Spec& spec, const Given& given) {
     spec.image = concat({kDirectory, path});
     return {};
   }
-  CARREL_TRY(check_image_name(given));
+  CARREL_TRY(check_image_reference(given));
   spec.image = given.text;
   return {};
 }

@@ -45,7 +45,7 @@ Status check_image(const std::string& image) {
     return {};
   }
   if (!image.starts_with(kDirectory)) {
-    return check_image_name({"image", image});
+    return check_image_reference({"image", image});
   }
   CARREL_TRY(normalize_path({"image", std::string_view(image).substr(kDirectory.size())}));
   return {};

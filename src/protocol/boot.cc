@@ -113,6 +113,7 @@ void write_boot(Writer& writer, const Boot& boot) {
   writer.u32(boot.open_files);
   writer.u64(boot.file_bytes);
   writer.u64(boot.memory_watch_bytes);
+  writer.u64(boot.disk_watch_bytes);
   writer.u32(boot.cpus);
   writer.u64(boot.lease_ms);
   writer.bytes(boot.workdir);
@@ -137,6 +138,7 @@ bool parse_boot(std::string_view payload, Boot& boot) {
   boot.open_files = reader.u32();
   boot.file_bytes = reader.u64();
   boot.memory_watch_bytes = reader.u64();
+  boot.disk_watch_bytes = reader.u64();
   boot.cpus = reader.u32();
   boot.lease_ms = reader.u64();
   boot.workdir = reader.text(kMaxPath);

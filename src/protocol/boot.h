@@ -154,6 +154,7 @@ struct Boot {
   std::uint32_t open_files = 0;   // RLIMIT_NOFILE
   std::uint64_t file_bytes = 0;   // RLIMIT_FSIZE
   std::uint64_t memory_watch_bytes = 0;  // the guest itself watches memory; zero: a cgroup does
+  std::uint64_t disk_watch_bytes = 0;    // and the size of the workspace; zero: it has one
   std::uint32_t cpus = 0;                // how many processors it may use; zero: all
   std::uint64_t lease_ms = 0;            // the sandbox ends by itself after this; zero: never
   std::string_view workdir;

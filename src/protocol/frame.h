@@ -16,31 +16,37 @@ inline constexpr std::size_t kHeaderSize = 12;
 
 enum class FrameType : std::uint16_t {
   // Host to guest.
-  kHello = 1,        // version, sandbox id
-  kStart = 2,        // run a command: see message.h
-  kStdin = 3,        // bytes for the command's standard input
-  kStdinClose = 4,   // the end of them
-  kSignal = 5,       // u32 signal number for the command's processes
-  kResize = 6,       // u16 rows, u16 columns
-  kKill = 7,         // end the command and everything it started
-  kFollow = 8,       // u64 command id, u64 and u64 offsets: output and result of a command again
-  kList = 9,         // which commands are known
-  kExtend = 10,      // u64 milliseconds: the lease's new deadline from now, zero for none
-  kShutdown = 11,    // u32 grace milliseconds: end everything
-  kDetach = 12,      // the client leaves, the command goes on
-  kPlan = 14,        // the first frame of all, from the one who made the guest: see boot.h
-  kBoot = 13,        // the second
-  kNursery = 15,     // the first frame to a guest that is to make others: see boot.h
-  kSpawn = 16,       // to that one: make one
-  kFreeze = 24,      // everybody stands still until kThaw, or until the client leaves
+  kHello = 1,         // version, sandbox id
+  kStart = 2,         // run a command: see message.h
+  kStdin = 3,         // bytes for the command's standard input
+  kStdinClose = 4,    // the end of them
+  kSignal = 5,        // u32 signal number for the command's processes
+  kResize = 6,        // u16 rows, u16 columns
+  kKill = 7,          // end the command and everything it started
+  kFollow = 8,        // u64 command id, u64 and u64 offsets: output and result of a command again
+  kList = 9,          // which commands are known
+  kExtend = 10,       // u64 milliseconds: the lease's new deadline from now, zero for none
+  kShutdown = 11,     // u32 grace milliseconds: end everything
+  kDetach = 12,       // the client leaves, the command goes on
+  kPlan = 14,         // the first frame of all, from the one who made the guest: see boot.h
+  kBoot = 13,         // the second
+  kNursery = 15,      // the first frame to a guest that is to make others: see boot.h
+  kSpawn = 16,        // to that one: make one
+  kFreeze = 24,       // everybody stands still until kThaw, or until the client leaves
   kThaw = 25,
+  kFileRequest = 32,  // to a file worker: see files.h
+  kFileEnd = 36,      // no more of what the request announced
+  // Both ways between the host and a file worker.
+  kFileEntry = 33,
+  kFileData = 34,  // contents of the last entry, or of the file that is written
+  kFileHole = 35,  // u64: so many bytes of them are zero
   // Guest to host.
-  kWelcome = 64,     // version, sandbox id
-  kStarted = 65,     // u64 command id, u32 pid
-  kOutput = 66,      // u8 stream, u64 offset, bytes
-  kExit = 67,        // the command's end: see message.h
-  kRefused = 68,     // u32 Refusal, u32 errno, text
-  kCommand = 69,     // one known command: see message.h
+  kWelcome = 64,  // version, sandbox id
+  kStarted = 65,  // u64 command id, u32 pid
+  kOutput = 66,   // u8 stream, u64 offset, bytes
+  kExit = 67,     // the command's end: see message.h
+  kRefused = 68,  // u32 Refusal, u32 errno, text
+  kCommand = 69,  // one known command: see message.h
   kListEnd = 70,
   kStdinTaken = 73,  // u64: so many bytes of the command's stdin were taken since its start
   kReady = 71,       // the sandbox is locked down and listens: u32 Clocks
@@ -48,6 +54,11 @@ enum class FrameType : std::uint16_t {
   kSpawned = 74,     // from a nursery, on the new guest's stream: u32 errno; without one comes the
                      // new process's descriptor
   kFrozen = 88,      // u32 errno: zero when everybody stands
+  kFilesReady = 96,  // from here on the connection is a file worker's
+  kFileDone = 97,    // the end of an operation: see files.h
+  kFileNote = 98,    // something was left out of it
+  kFileMatch = 99,
+  kFileChange = 100,
 };
 
 // No frame is larger. A command's text and environment are far below; output is sent in pieces.

@@ -82,6 +82,9 @@ bool parse_start(std::string_view payload, Start& start) {
     case StartKind::kShell:
       return start.arguments.count == 0 && start.environment.count == 0 && start.workdir.empty() &&
              (start.flags & kStartTerminal) == 0;
+    case StartKind::kFiles:
+      return start.arguments.count == 0 && start.environment.count == 0 && start.workdir.empty() &&
+             start.text.empty() && start.session.empty() && start.flags == 0;
   }
   return false;
 }

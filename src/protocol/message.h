@@ -23,6 +23,7 @@ enum class Stream : std::uint8_t { kStdout = 1, kStderr = 2 };
 enum class StartKind : std::uint8_t {
   kExec = 1,   // a separate process: `arguments`
   kShell = 2,  // `text` in the long-lived shell `session`
+  kFiles = 3,  // a file worker, which gets this connection for itself: see files.h
 };
 
 enum StartFlags : std::uint32_t {
@@ -72,7 +73,8 @@ enum ExitFlags : std::uint8_t {
   kExitOutOfMemory = 1U << 0,
   kExitShellRestarted = 1U << 1,  // the shell that ran it was a fresh one after another one's end
   kExitProcessLimit = 1U << 2,
-  kExitAllFlags = 7U,
+  kExitDiskLimit = 1U << 3,  // the workspace became too large
+  kExitAllFlags = 15U,
 };
 
 struct Exit {

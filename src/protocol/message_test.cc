@@ -400,5 +400,29 @@ TEST(CommandRow, NonsenseIsRefused) {
   EXPECT_TRUE(accepted(row));
 }
 
+TEST(Start, AFileWorkerTakesNothingButATimeout) {
+  Start start;
+  start.kind = StartKind::kFiles;
+  start.timeout_ms = 1000;
+  EXPECT_TRUE(accepted(start));
+  start.workdir = "/tmp";
+  EXPECT_FALSE(accepted(start));
+  start.workdir = "";
+  start.text = "x";
+  EXPECT_FALSE(accepted(start));
+  start.text = "";
+  start.session = "x";
+  EXPECT_FALSE(accepted(start));
+  start.session = "";
+  start.flags = kStartStdin;
+  EXPECT_FALSE(accepted(start));
+  start.flags = 0;
+  start.arguments = {2, kTwoArguments};
+  EXPECT_FALSE(accepted(start));
+  start.arguments = {};
+  start.environment = {2, kTwoVariables};
+  EXPECT_FALSE(accepted(start));
+}
+
 }  // namespace
 }  // namespace carrel::protocol

@@ -24,6 +24,10 @@ void add_process_limit(ExecResult& result, std::uint32_t limit) {
                    std::to_string(limit) + " processes was reached";
 }
 
+void add_disk_limit(ExecResult& result, std::uint64_t limit) {
+  result.reason = "the workspace is full: its limit is " + std::to_string(limit >> 20) + " MiB";
+}
+
 std::string render(const ExecResult& result) {
   if (result.success()) {
     return result.standard_output;

@@ -14,6 +14,7 @@ struct ExecResult {
   std::string cwd;  // the shell's directory afterwards; empty for a separate process
   bool timed_out = false;
   bool oom_killed = false;
+  bool disk_limit = false;  // it was ended because the workspace became too large
   bool process_limit = false;  // a process could not be made because the limit was reached
   bool truncated = false;      // some of the output is not in the two strings
   bool shell_restarted = false;
@@ -32,6 +33,7 @@ inline constexpr int kExitNotFound = 127;
 // Says in the reason of a command that failed, and not for want of time or memory, that the limit
 // of that many processes was reached.
 void add_process_limit(ExecResult& result, std::uint32_t limit);
+void add_disk_limit(ExecResult& result, std::uint64_t limit);
 
 // For people and models: stdout alone after success; otherwise a line that says how it ended and
 // then both streams.

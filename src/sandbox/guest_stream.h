@@ -30,6 +30,8 @@ class GuestStream {
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   void close() { fd_.reset(); }
+  // Gives the connection away; what was read and not taken is lost.
+  [[nodiscard]] UniqueFd release() { return std::move(fd_); }
   void set_patience(std::chrono::milliseconds patience) { patience_ = patience; }
 
   // Sends a frame. Blocks only while the guest does not read, and never longer than the patience:

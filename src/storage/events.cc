@@ -85,6 +85,22 @@ Event limit_event(const std::string& id, std::string_view limit, std::uint64_t a
   return finish(object);
 }
 
+Event path_event(const std::string& id, std::string_view path, std::string_view reason) {
+  Json object = begin_event(id, "security");
+  object["path"] = replace_invalid_utf8(path.substr(0, kTitle));
+  object["reason"] = reason;
+  return finish(object);
+}
+
+Event file_event(const std::string& id, std::string_view action, std::string_view path,
+                 std::string_view reason) {
+  Json object = begin_event(id, "file");
+  object["action"] = action;
+  object["path"] = replace_invalid_utf8(path.substr(0, kTitle));
+  object["reason"] = reason;
+  return finish(object);
+}
+
 Event stop_event(const std::string& id, std::string_view reason) {
   Json object = begin_event(id, "stop");
   object["reason"] = reason;
@@ -151,6 +167,14 @@ std::string describe_event(std::string_view line) {
     return "limit reached: " + object.value("limit", "") + " (allowed " +
            std::to_string(object.value("allowed", std::uint64_t{0})) + ", used " +
            std::to_string(object.value("used", std::uint64_t{0})) + ")";
+  }
+  if (kind == "security") {
+    return "refused: " + object.value("reason", "") + " ('" + object.value("path", "") + "')";
+  }
+  if (kind == "file") {
+    const std::string reason = object.value("reason", "");
+    return "file " + object.value("action", "") + " '" + object.value("path", "") + "'" +
+           (reason.empty() ? "" : ": " + reason);
   }
   if (kind == "stop") {
     return "sandbox " + id + " stopped (" + object.value("reason", "") + ")";

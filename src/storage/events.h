@@ -31,6 +31,11 @@ Event result_event(const std::string& id, const CommandOutcome& outcome);
 // A limit was reached: a security event.
 Event limit_event(const std::string& id, std::string_view limit, std::uint64_t allowed,
                   std::uint64_t used);
+// A path that was refused: a security event.
+Event path_event(const std::string& id, std::string_view path, std::string_view reason);
+// What was done to files from outside.
+Event file_event(const std::string& id, std::string_view action, std::string_view path,
+                 std::string_view reason);
 Event stop_event(const std::string& id, std::string_view reason);
 
 // Best effort: a full disk does not stop a command.

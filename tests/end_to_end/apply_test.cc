@@ -375,11 +375,18 @@ TEST_P(Apply, PipesAndSocketsDoNotGoBack) {
 
 TEST_P(Apply, AFileForADirectoryAndTheOtherWayRound) {
   const Box box = copy();
-  does(box, "rm -r lib; echo file > lib; rm notes; mkdir notes; echo in > notes/f");
+  does(box,
+       "mv lib/a.c zz; rm -r lib; echo file > lib; rm notes; mkdir notes; echo in > notes/f");
   const Run applied = apply();
   EXPECT_EQ(applied.status, 0) << applied.err;
   EXPECT_EQ(get("lib"), "file\n");
+  EXPECT_EQ(get("zz"), "a\n");
   EXPECT_EQ(get("notes/f"), "in\n");
+  // What was applied counts as known.
+  does(box, "echo more >> lib; rm -r notes; echo again > notes");
+  const Run again = apply();
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(get("lib") + get("notes"), "file\nmore\nagain\n");
 }
 
 TEST_P(Apply, AWorkspaceThatIsNoCopyCannotBeApplied) {

@@ -188,6 +188,7 @@ class OldKernel : public CarrelTest {
   }
 
   // A keeper has the system calls of whoever started it.
+ protected:
   static void end_keepers() {
     EXPECT_TRUE(eventually(std::chrono::seconds(5), [] {
       bool none = true;
@@ -383,6 +384,27 @@ TEST_P(OldKernel, WithoutFiltersOrMemoryFilesThereIsNoSandbox) {
   expect_refusal("memfd_create", "run", "memfd_create");
   expect_refusal("memfd_create", "create", "memfd_create");
   EXPECT_EQ(doctor("memfd_create", "memfd_exec"), "missing, does not work");
+}
+
+// Without openat2 a file worker walks by itself, and follows no link at all.
+TEST_P(OldKernel, FilesGoInAndOutAndNoLinkIsFollowed) {
+  const std::string missing = "openat2,fchmodat2";
+  const auto box = [&](std::vector<std::string> words) { return without(missing, words); };
+  end_keepers();
+  const Run made = box({"create"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  const std::string id = made.out.substr(0, 36);
+  EXPECT_EQ(box({"file", "write", id, "d//e/f", "--text", "text"}).status, 0);
+  EXPECT_EQ(box({"file", "read", id, "/workspace/./d/e/f"}).out, "text");
+  EXPECT_EQ(box({"file", "chmod", id, "d/e/f", "700"}).status, 0);
+  EXPECT_EQ(box({"sh", id, "stat -c %a d/e/f; ln -s d l; ln -s d/e/f k"}).out, "700\n");
+  EXPECT_EQ(box({"file", "ls", id, "/"}).status, 0);
+  EXPECT_EQ(box({"file", "read", id, "l/e/f"}).status, 125);
+  EXPECT_EQ(box({"file", "read", id, "k"}).status, 125);
+  EXPECT_EQ(box({"file", "read", id, "/proc/self/root/etc/hostname"}).status, 125);
+  EXPECT_EQ(box({"cp", id + ":d", "out"}).status, 0);
+  EXPECT_EQ(read_text(place().work(GetParam()) + "/out/e/f").value_or(""), "text");
+  EXPECT_EQ(box({"rm", id}).status, 0);
 }
 
 }  // namespace

@@ -133,6 +133,30 @@ TEST_P(Workspaces, R56_CanBeRemovedAndPruned) {
   EXPECT_TRUE(says_one_line(carrel({"workspace", "rm", "none"}), "Workspace none not found"));
 }
 
+TEST_P(Workspaces, R57_WhoMakesOneTooLargeIsEnded) {
+  const std::vector<std::string> small = {"--workspace", "w", "--disk", "20m"};
+  const Run full = bash("for i in $(seq 300); do head -c 1M /dev/zero > f$i; sleep 0.01; done", small);
+  EXPECT_EQ(full.status, 137);
+  EXPECT_TRUE(says_one_line(full, "the workspace is full: its limit is 20 MiB")) << full.err;
+  const Run cleaned = bash("ls | wc -l; rm -f f*; ls | wc -l", small);
+  EXPECT_EQ(cleaned.status, 0) << "one may clean up: " << cleaned.err;
+  EXPECT_LT(std::stoi(cleaned.out), 150);
+  EXPECT_EQ(bash("head -c 50M /dev/zero > one", small).status, 128 + SIGXFSZ);
+  // What a command left behind is seen, too, and files without a name.
+  const Box box(GetParam(), small);
+  does(box, "rm -f *; (for i in $(seq 300); do head -c 1M /dev/zero > g$i; sleep 0.02; done) & :");
+  EXPECT_TRUE(eventually(std::chrono::seconds(15),
+                         [&] { return box.sh("pgrep -c sleep").out == "0\n"; }));
+  does(box, "rm -f *");
+  const json result = box.result(
+      "python3 -c \"import os, time\nfor i in range(300):\n"
+      " f = os.open('x', os.O_CREAT | os.O_WRONLY); os.unlink('x')\n"
+      " os.write(f, bytes(1 << 20)); time.sleep(0.01)\"");
+  EXPECT_EQ(result["exit_code"], 137) << result;
+  const json info = object({"info", box.id(), "--enforcement"});
+  EXPECT_NE(info.dump().find("watchdog"), std::string::npos);
+}
+
 TEST_P(Workspaces, RequiredDiskLimitIsRefused) {
   const Run run = bash("true", {"--workspace", "w", "--require", "disk"});
   EXPECT_EQ(run.status, 125);

@@ -154,5 +154,32 @@ TEST_P(Clients, InputThatNobodyWantsCostsNothing) {
   }
 }
 
+// A guest remembers 48 commands and has room for 32 connections.
+TEST_P(Clients, FileSessionsTakeNobodysPlace) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  EXPECT_EQ(client.run("echo first").out, "first\n");
+  for (int i = 0; i < 60; ++i) {
+    ASSERT_EQ(carrel({"file", "stat", box.id(), "."}).status, 0) << i;
+  }
+  auto known = client.list();
+  ASSERT_EQ(known.size(), 1U);
+  EXPECT_EQ(client.wait(client.follow(known.begin()->first, 0, 0)).out, "first\n");
+}
+
+// A worker that is stopped, or waits for its client, is ended in time, and nobody waits for it.
+TEST_P(Clients, AFileSessionEndsWithItsTimeoutAndOthersGoOn) {
+  Box box(GetParam());
+  Process watch(launch({"file", "watch", "--json", "--timeout", "1", box.id(), "."}));
+  ASSERT_TRUE(watch.wait_for_output("watching", seconds(10))) << watch.err();
+  Connection client(GetParam(), box);
+  EXPECT_EQ(client.run("echo on").out, "on\n");
+  const Run ended = watch.wait(seconds(10));
+  EXPECT_FALSE(ended.timed_out);
+  EXPECT_NE(ended.status, 0);
+  EXPECT_EQ(client.run("echo on").out, "on\n");
+  EXPECT_EQ(client.list().size(), 2U);
+}
+
 }  // namespace
 }  // namespace carrel::test

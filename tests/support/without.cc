@@ -35,6 +35,7 @@ constexpr std::array kKnown = {
     Missing{"close_range", 436},
     Missing{"close_range_cloexec", 436, EINVAL, 2, 1U << 2},
     Missing{"execveat", SYS_execveat},
+    Missing{"fchmodat2", 452},
     Missing{"fsconfig", SYS_fsconfig},
     Missing{"fsmount", SYS_fsmount},
     Missing{"fsopen", SYS_fsopen},

@@ -88,7 +88,8 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   if (spec.workspace.empty()) {
     add("disk", "tmpfs", "counted as memory");
   } else {
-    add("disk", "rlimit", "each file of the workspace is limited, and not all together");
+    add("disk", "watchdog",
+        "a named workspace has no file system of its own: who makes it too large is ended");
   }
   add("tmp", "tmpfs", "counted as memory");
   if (facts.logout.has_value()) {
@@ -132,7 +133,7 @@ Status check_required(const policy::Spec& spec, const EnforcementFacts& facts) {
       // A tmpfs has a size everywhere.
       case policy::Protection::kDisk:
         if (!spec.workspace.empty()) {
-          return missing("disk", "a named workspace is limited file by file only");
+          return missing("disk", "a named workspace has no file system of its own, only a watchdog");
         }
         break;
       case policy::Protection::kLandlock:

@@ -125,6 +125,10 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
   }
   boot.open_files = spec.limits.open_files;
   boot.file_bytes = kLargestFile;
+  if (!spec.workspace.empty()) {
+    boot.file_bytes = std::min<std::uint64_t>(kLargestFile, spec.limits.disk_bytes);
+    boot.disk_watch_bytes = spec.limits.disk_bytes;
+  }
   if (facts.cgroup.memory == kernel::CgroupSource::kNone) {
     boot.memory_watch_bytes = spec.limits.memory_bytes;
   }

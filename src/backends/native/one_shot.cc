@@ -48,6 +48,10 @@ void tell_limits(const storage::Home& home, const std::string& id, const policy:
     storage::add_event(home, storage::limit_event(id, "memory", limits.memory_bytes,
                                                   std::max(peak, limits.memory_bytes)));
   }
+  if (result.disk_limit) {
+    sandbox::add_disk_limit(result, limits.disk_bytes);
+    storage::add_event(home, storage::limit_event(id, "disk", limits.disk_bytes, limits.disk_bytes));
+  }
   if (result.process_limit) {
     sandbox::add_process_limit(result, limits.pids);
     storage::add_event(home, storage::limit_event(id, "pids", limits.pids, limits.pids));

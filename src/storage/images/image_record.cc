@@ -73,6 +73,8 @@ std::string record_to_json(const ImageRecord& record) {
                    {"digest", record.digest},
                    {"layers", record.layers},
                    {"root", record.root},
+                   {"source", record.source},
+                   {"index_digest", record.index_digest},
                    {"bytes", record.bytes},
                    {"entries", record.entries},
                    {"created_ms", record.created_ms},
@@ -91,6 +93,8 @@ Result<ImageRecord> record_from_json(std::string_view text) {
   record.digest = text_of(object, "digest");
   record.layers = words_of(object, "layers");
   record.root = text_of(object, "root");
+  record.source = text_of(object, "source");
+  record.index_digest = text_of(object, "index_digest");
   record.bytes = static_cast<std::uint64_t>(number_of(object, "bytes"));
   record.entries = static_cast<std::uint64_t>(number_of(object, "entries"));
   record.created_ms = number_of(object, "created_ms");

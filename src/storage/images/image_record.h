@@ -24,6 +24,8 @@ struct ImageRecord {
   std::string digest;               // 64 hex digits: of its manifest, or of its only layer
   std::vector<std::string> layers;  // 64 hex digits each, the lowest first
   std::string root;                 // its directory in roots/
+  std::string source;               // of a pulled image: where it came from, in full
+  std::string index_digest;         // of the index that its manifest was chosen from
   std::uint64_t bytes = 0;
   std::uint64_t entries = 0;
   std::int64_t created_ms = 0;

@@ -12,6 +12,7 @@
 
 #include "base/files.h"
 #include "base/sha256.h"
+#include "storage/images/oci_json.h"
 #include "storage/state.h"
 
 namespace carrel::storage {
@@ -48,7 +49,9 @@ Status sync_directory(const UniqueFd& directory) {
 
 Error no_such_image(const std::string& name) {
   return Error{Code::kNotFound, 0, "image '" + name + "' is not here",
-               "carrel image import FILE --name " + name};
+               name.find('@') == std::string::npos
+                   ? "carrel image pull " + name + ", or carrel image import FILE --name " + name
+                   : "carrel image pull " + name};
 }
 
 Result<ImageStore> ImageStore::open(const Home& home) {
@@ -214,7 +217,38 @@ Result<std::vector<ImageRecord>> ImageStore::list() const {
   return records;
 }
 
+Result<UniqueFd> ImageStore::open_downloads() const {
+  return open_folder(images_.get(), "downloads", 0700);
+}
+
+Result<ImageRecord> ImageStore::find_pinned(const std::string& name,
+                                            const std::string& digest) const {
+  CARREL_ASSIGN(const std::vector<ImageRecord> records, list());
+  const ImageRecord* other = nullptr;
+  for (const ImageRecord& record : records) {
+    const std::size_t colon = record.name.rfind(':');
+    if (record.name != name && record.name.substr(0, colon) != name) {
+      continue;
+    }
+    if (record.digest == digest || record.index_digest == digest) {
+      return record;
+    }
+    other = &record;
+  }
+  if (other != nullptr) {
+    return Error{Code::kDenied,
+                 0,
+                 "image '" + other->name + "' has the digest sha256:" + other->digest +
+                     ", not sha256:" + digest,
+                 {}};
+  }
+  return no_such_image(name + "@sha256:" + digest);
+}
+
 Result<ImageRecord> ImageStore::find(const std::string& name) const {
+  if (const std::size_t at = name.find('@'); at != std::string::npos) {
+    return find_pinned(name.substr(0, at), sha256_of(name.substr(at + 1)));
+  }
   for (const std::string& candidate : {name, name + ":latest"}) {
     if (!is_image_name(candidate)) {
       continue;

@@ -19,6 +19,8 @@ namespace carrel::storage {
 //   roots/HEX/    the files of one image, its layers put together; a random name, and a shared lock
 //                 on the directory as long as somebody uses it
 //   new/          what is being made, and what is being removed
+//   downloads/    archives on their way here, by their digest; see download.h. There after the
+//   first
 //
 // A layer and a root are finished and synced before they get their name, and a record is written
 // after both. So a crash leaves the old state or the new one, and things without a record, which
@@ -55,16 +57,21 @@ class ImageStore {
 
   // The images, by name; one whose record is damaged is left out. No lock is needed.
   Result<std::vector<ImageRecord>> list() const;
-  // The image of that name, or of that name with ":latest".
+  // The image of that name, or of that name with ":latest". "NAME@sha256:HEX" is one of that
+  // digest, under that name or that name with any tag; nothing else will do.
   Result<ImageRecord> find(const std::string& name) const;
   // Whether a sandbox uses the root: one that is running now, or a long-lived one.
   [[nodiscard]] bool in_use(const std::string& root) const;
+
+  // The folder of downloads, made at need. No lock is needed: each download has its own.
+  Result<UniqueFd> open_downloads() const;
 
   [[nodiscard]] std::string root_path(const std::string& root) const;
   [[nodiscard]] int roots() const { return roots_.get(); }
 
  private:
   Status publish(const std::string& draft, const UniqueFd& directory, const std::string& name);
+  Result<ImageRecord> find_pinned(const std::string& name, const std::string& digest) const;
   Status discard(const UniqueFd& directory, const std::string& name);
 
   const Home* home_ = nullptr;

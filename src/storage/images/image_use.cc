@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "base/files.h"
+#include "storage/images/download.h"
 
 namespace carrel::storage {
 
@@ -96,6 +97,8 @@ Result<RemovedImages> remove_images(const Home& home, const std::vector<std::str
 Result<ImageStore::Swept> prune_images(const Home& home) {
   CARREL_ASSIGN(ImageStore store, ImageStore::open(home));
   CARREL_TRY(store.lock());
+  CARREL_ASSIGN(const UniqueFd downloads, store.open_downloads());
+  remove_old_downloads(downloads.get());
   return store.sweep();
 }
 

@@ -73,6 +73,12 @@ class Import {
     return imported;
   }
 
+  Result<Imported> run_found(const FoundImage& image, int directory) {
+    CARREL_TRY(find_room());
+    CARREL_ASSIGN(const std::vector<Imported> imported, take_all({image}, directory));
+    return imported.front();
+  }
+
  private:
   // An import may take half of what is free, and never more than an image can be.
   Status find_room() {
@@ -216,6 +222,8 @@ class Import {
         record.layers.push_back(layer.digest);
       }
       record.root = root;
+      record.source = image.source;
+      record.index_digest = image.index_digest;
       record.bytes = writer.bytes();
       record.entries = writer.entries();
       record.created_ms = wall_clock_ms();
@@ -241,6 +249,16 @@ Result<std::vector<Imported>> import_image(const Home& home, const ImportRequest
   CARREL_TRY(store.sweep());
   auto imported = Import(store, request).run();
   // A failed import leaves drafts and layers; a new root has taken the place of an old one.
+  (void)store.sweep();
+  return imported;
+}
+
+Result<Imported> import_found(const Home& home, const FoundImage& image, int directory,
+                              const ImportRequest& request) {
+  const Umask ordinary(022);
+  CARREL_ASSIGN(ImageStore store, ImageStore::open(home));
+  CARREL_TRY(store.lock());
+  auto imported = Import(store, request).run_found(image, directory);
   (void)store.sweep();
   return imported;
 }

@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "storage/home.h"
 #include "storage/images/image_record.h"
+#include "storage/images/layout.h"
 #include "storage/images/tree_copy.h"
 #include "storage/images/unpack.h"
 
@@ -27,5 +28,9 @@ struct Imported {
 // an OCI layout in either, or what `docker save` writes. Which one it is, its contents tell. An
 // image of the same name is replaced. When this returns, what it returns is on disk.
 Result<std::vector<Imported>> import_image(const Home& home, const ImportRequest& request);
+
+// The same for one image whose layers are files of `directory`: those that the store lacks.
+Result<Imported> import_found(const Home& home, const FoundImage& image, int directory,
+                              const ImportRequest& request);
 
 }  // namespace carrel::storage

@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/sha256.h"
+#include "storage/images/oci_json.h"
 #include "storage/images/tree_writer.h"
 
 namespace carrel::storage {
@@ -15,17 +16,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kLargestJson = 4U << 20;
 constexpr std::size_t kMostImages = 64;
 constexpr int kDeepestIndex = 3;
-constexpr std::string_view kAlgorithm = "sha256:";
 constexpr std::string_view kBlobs = "blobs/sha256/";
-
-#if defined(__x86_64__)
-constexpr std::string_view kArchitecture = "amd64";
-#else
-constexpr std::string_view kArchitecture = "arm64";
-#endif
 
 Error broken(const std::string& what) { return Error{Code::kDenied, 0, what, {}}; }
 
@@ -40,32 +33,6 @@ Result<std::string> read_text(int directory, const std::string& path) {
 
 bool exists(int directory, const std::string& path) {
   return open_file_below(directory, path).ok();
-}
-
-std::string text_of(const Json& object, const char* name) {
-  if (!object.is_object()) {
-    return {};
-  }
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-const Json& part_of(const Json& object, const char* name) {
-  static const Json none;
-  if (!object.is_object()) {
-    return none;
-  }
-  const auto found = object.find(name);
-  return found != object.end() ? *found : none;
-}
-
-// The hex digits of "sha256:HEX"; empty: it is something else.
-std::string digest_of(const Json& descriptor) {
-  const std::string digest = text_of(descriptor, "digest");
-  if (!digest.starts_with(kAlgorithm) || !is_sha256(digest.substr(kAlgorithm.size()))) {
-    return {};
-  }
-  return digest.substr(kAlgorithm.size());
 }
 
 Result<std::string> read_checked(int directory, const std::string& path,
@@ -85,13 +52,6 @@ void add_name(std::vector<std::string>& names, std::string name) {
   if (is_image_name(name) && std::find(names.begin(), names.end(), name) == names.end()) {
     names.push_back(std::move(name));
   }
-}
-
-bool is_for_this_host(const Json& platform) {
-  const std::string architecture = text_of(platform, "architecture");
-  const std::string system = text_of(platform, "os");
-  return (architecture.empty() || architecture == kArchitecture) &&
-         (system.empty() || system == "linux");
 }
 
 // Collects images, and what it would have said about those that are not for this host.
@@ -117,7 +77,7 @@ class Layout {
                               : Error{Code::kUnsupported,
                                       0,
                                       "the image is for " + foreign_ + ", this host is " +
-                                          std::string(kArchitecture),
+                                          std::string(host_architecture()),
                                       {}};
     }
     return std::move(images_);

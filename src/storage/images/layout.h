@@ -22,6 +22,8 @@ struct FoundImage {
   std::string digest;              // of its manifest or its configuration
   std::vector<FoundLayer> layers;  // the lowest first
   ImageConfig config;
+  std::string source;        // of a pulled image: see ImageRecord
+  std::string index_digest;  // likewise
 };
 
 inline constexpr std::size_t kMostLayers = 256;

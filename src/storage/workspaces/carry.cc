@@ -163,7 +163,61 @@ Result<UniqueFd> open_above(int directory, const std::string& path) {
   return at;
 }
 
+// The changes as entries of a layer, in order.
+std::vector<ScannedEntry> as_entries(const std::vector<Difference>& carried) {
+  std::vector<ScannedEntry> entries;
+  const auto add_gone = [&](const std::string& path) {
+    ScannedEntry gone;
+    gone.path = path;
+    gone.kind = EntryKind::kGone;
+    entries.push_back(std::move(gone));
+  };
+  for (const Difference& change : carried) {
+    if (change.after.has_value()) {
+      ScannedEntry entry;
+      static_cast<TreeEntry&>(entry) = change.after->entry;
+      entries.push_back(std::move(entry));
+    } else {
+      add_gone(change.path);
+    }
+    if (!change.from.empty()) {
+      add_gone(change.from);
+    }
+  }
+  std::sort(entries.begin(), entries.end(), [](const ScannedEntry& a, const ScannedEntry& b) {
+    return comes_before(a.path, b.path);
+  });
+  return entries;
+}
+
 }  // namespace
+
+Status note_carried(WorkspaceStore& store, const WorkspaceRow& workspace, const SnapshotRow& origin,
+                    const std::vector<Difference>& carried) {
+  CARREL_ASSIGN(const UniqueFd directory, store.open_directory(workspace));
+  CARREL_ASSIGN(const UniqueFd tree, open_at(directory.get(), "tree", O_RDONLY | O_DIRECTORY));
+  CARREL_ASSIGN(const WorkspaceStore::Draft draft, store.make_layer());
+  LayerWriter writer(tree.get(), draft.tree.get());
+  std::vector<TreeEntry> changes;
+  std::string gone;
+  for (ScannedEntry& entry : as_entries(carried)) {
+    if (!gone.empty() && lies_in(entry.path, gone)) {
+      continue;
+    }
+    gone = entry.kind == EntryKind::kGone ? entry.path : gone;
+    const ContentHash hash = entry.hash;
+    CARREL_TRY(writer.add(entry));
+    if (entry.hash != hash) {
+      return Error{Code::kConflict, 0, "'" + entry.path + "' changed meanwhile", {}};
+    }
+    changes.push_back(entry);
+  }
+  CARREL_TRY(writer.finish());
+  CARREL_ASSIGN(LayerRef layer, store.finish_layer(draft, changes));
+  std::vector<LayerRef> layers = origin.layers;
+  layers.push_back(std::move(layer));
+  return store.records().set_layers(origin.id, layers);
+}
 
 Result<std::vector<Carry>> judge_changes(int directory, const std::vector<Difference>& changes) {
   std::vector<Carry> judged;

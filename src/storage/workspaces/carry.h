@@ -27,4 +27,9 @@ Result<std::vector<Carry>> judge_changes(int directory, const std::vector<Differ
 Status carry_change(WorkspaceStore& store, const WorkspaceRow& workspace, int directory,
                     const Difference& change);
 
+// Changes the snapshot of where the workspace came from by what was carried over: it is what the
+// directory has now.
+Status note_carried(WorkspaceStore& store, const WorkspaceRow& workspace, const SnapshotRow& origin,
+                    const std::vector<Difference>& carried);
+
 }  // namespace carrel::storage

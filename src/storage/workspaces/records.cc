@@ -40,6 +40,9 @@ CREATE TABLE IF NOT EXISTS workspace_layers (
 ) STRICT;
 )";
 
+constexpr char kAddSnapshotLayer[] =
+    "INSERT INTO snapshot_layers (snapshot, position, layer, digest) VALUES (?, ?, ?, ?)";
+
 #define CARREL_WORKSPACE_COLUMNS \
   "name, form, created_ms, used_ms, disk_bytes, base, head, source, restoring"
 
@@ -199,9 +202,7 @@ Status WorkspaceRecords::add_snapshot(const SnapshotRow& row) {
                  : Error{Code::kConflict, 0,
                          "the workspace already has a snapshot named '" + row.name + "'", {}};
     }
-    CARREL_TRY(add_layers("INSERT INTO snapshot_layers (snapshot, position, layer, digest) VALUES "
-                          "(?, ?, ?, ?)",
-                          row.id, row.layers));
+    CARREL_TRY(add_layers(kAddSnapshotLayer, row.id, row.layers));
     return run("UPDATE workspaces SET head = ? WHERE name = ?", {row.id, row.workspace});
   });
 }
@@ -257,6 +258,14 @@ Status WorkspaceRecords::remove_snapshot(const std::string& id) {
     CARREL_TRY(run("DELETE FROM snapshot_layers WHERE snapshot = ?", {id}));
     CARREL_TRY(run("DELETE FROM snapshots WHERE id = ?", {id}));
     return forget_lost_heads();
+  });
+}
+
+Status WorkspaceRecords::set_layers(const std::string& snapshot,
+                                    const std::vector<LayerRef>& layers) {
+  return in_transaction([&]() -> Status {
+    CARREL_TRY(run("DELETE FROM snapshot_layers WHERE snapshot = ?", {snapshot}));
+    return add_layers(kAddSnapshotLayer, snapshot, layers);
   });
 }
 

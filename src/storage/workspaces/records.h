@@ -68,6 +68,8 @@ class WorkspaceRecords {
   // Of one workspace, or of all if the name is empty; the oldest first.
   Result<std::vector<SnapshotRow>> snapshots(const std::string& workspace);
   Status remove_snapshot(const std::string& id);
+  // It is another tree from now on.
+  Status set_layers(const std::string& snapshot, const std::vector<LayerRef>& layers);
   // Every layer that a snapshot lists or a fork stands on.
   Result<std::vector<LayerRef>> layers();
   // The layers that a workspace stands on, whether their snapshot still exists or not.

@@ -1,15 +1,16 @@
-#include "storage/images/tree_writer.h"
+#include "base/tree_writer.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "base/files.h"
 
-namespace carrel::storage {
+namespace carrel {
 
 namespace {
 
@@ -53,14 +54,10 @@ Result<std::string> normal_path(std::string_view path) {
     }
     normal += (normal.empty() ? "" : "/") + std::string(part);
     if (++depth > kDeepestPath || normal.size() > kLongestPath) {
-      return refused(path, "is deeper or longer than a path of an image can be");
+      return refused(path, "is deeper or longer than a path of a tree can be");
     }
   }
   return normal;
-}
-
-unsigned image_mode(unsigned mode) {
-  return 0444U | (mode & 0200U) | ((mode & 0111U) != 0 ? 0111U : 0U);
 }
 
 Status TreeWriter::count_entry(const std::string& path) {
@@ -141,6 +138,9 @@ Status TreeWriter::directory(const std::string& path) {
   if (S_ISDIR(info.st_mode)) {
     return {};
   }
+  if (in_the_way_ == InTheWay::kOnlyFiles) {
+    return refused(path, "is a directory, and something else is in its place already");
+  }
   if (::unlinkat(parent, name.c_str(), 0) != 0 || ::mkdirat(parent, name.c_str(), 0755) != 0) {
     return system_error("make directory " + quoted(path));
   }
@@ -157,15 +157,46 @@ Result<UniqueFd> TreeWriter::file(const std::string& path, unsigned mode, std::u
                  {}};
   }
   bytes_ += size;
-  CARREL_TRY(remove(path));
+  CARREL_TRY(make_way(path));
   CARREL_ASSIGN(int parent, open_directory(parent_part(path), Missing::kMake));
-  return open_at(parent, name_part(path), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW,
-                 image_mode(mode));
+  return open_at(parent, name_part(path), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+}
+
+Status TreeWriter::finish_directory(const std::string& path, unsigned mode,
+                                    std::uint64_t modified_ns) {
+  auto parent = open_directory(path, Missing::kLeave);
+  if (!parent.ok()) {
+    return parent.error();
+  }
+  std::array<timespec, 2> times{};
+  times[0].tv_nsec = UTIME_OMIT;
+  times[1].tv_sec = static_cast<time_t>(modified_ns / 1'000'000'000);
+  times[1].tv_nsec = static_cast<long>(modified_ns % 1'000'000'000);
+  if (::fchmod(parent.value(), mode) != 0 || ::futimens(parent.value(), times.data()) != 0) {
+    return system_error("set the mode of " + quoted(path));
+  }
+  return {};
+}
+
+Status TreeWriter::make_way(const std::string& path) {
+  if (in_the_way_ == InTheWay::kReplaced || path.empty()) {
+    return remove(path);
+  }
+  auto parent = open_directory(parent_part(path), Missing::kLeave);
+  if (!parent.ok()) {
+    return parent.error().error_number == ENOENT ? Status{} : Status{parent.error()};
+  }
+  if (::unlinkat(parent.value(), name_part(path).c_str(), 0) == 0 || errno == ENOENT) {
+    return {};
+  }
+  return errno == EISDIR
+             ? Status{refused(path, "is no directory, and a directory is in its place already")}
+             : Status{system_error("replace " + quoted(path))};
 }
 
 Status TreeWriter::symbolic_link(const std::string& path, const std::string& target) {
   CARREL_TRY(count_entry(path));
-  CARREL_TRY(remove(path));
+  CARREL_TRY(make_way(path));
   CARREL_ASSIGN(int parent, open_directory(parent_part(path), Missing::kMake));
   if (::symlinkat(target.c_str(), parent, name_part(path).c_str()) != 0) {
     return system_error("make link " + quoted(path));
@@ -187,7 +218,7 @@ Status TreeWriter::hard_link(const std::string& path, const std::string& target)
   }
   // A descriptor of its own: the way to `path` is another one.
   UniqueFd held(::openat(from.value(), ".", kDirectory));
-  CARREL_TRY(remove(path));
+  CARREL_TRY(make_way(path));
   CARREL_ASSIGN(int parent, open_directory(parent_part(path), Missing::kMake));
   if (::linkat(held.get(), name_part(target).c_str(), parent, name_part(path).c_str(), 0) != 0) {
     return system_error("link " + quoted(path) + " to " + quoted(target));
@@ -258,4 +289,4 @@ Result<UniqueFd> open_file_below(int root, const std::string& path) {
   return file;
 }
 
-}  // namespace carrel::storage
+}  // namespace carrel

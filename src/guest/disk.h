@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+
+#include "guest/state.h"
+
+namespace carrel::guest {
+
+// Where nothing holds the size of a workspace, the guest looks at it every now and then while there
+// is somebody who could write to it, and ends everybody when it is too large. Against accidents: a
+// fast writer gets further than the limit before he is seen.
+
+// Looks if it is time, and says whether it was.
+bool watch_disk(Guest& guest, std::uint64_t now);
+
+}  // namespace carrel::guest

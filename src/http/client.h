@@ -1,0 +1,89 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "http/proxy.h"
+#include "http/response.h"
+#include "http/stream.h"
+#include "http/tls.h"
+#include "http/url.h"
+
+namespace carrel::http {
+
+// To whom a request may go without TLS.
+enum class PlainHttp {
+  kLoopbackOnly,
+  kAnywhere,
+};
+
+struct ClientOptions {
+  PlainHttp plain_http = PlainHttp::kLoopbackOnly;
+  ProxySettings proxies;
+  std::chrono::milliseconds connect_patience{15'000};
+  std::chrono::milliseconds idle_patience{30'000};  // without a byte
+  std::optional<TlsTrust> trust = {};               // none: that of this host, when it is needed
+};
+
+struct Request {
+  Method method = Method::kGet;
+  Url url;
+  std::vector<Header> headers = {};
+  std::string authorization = {};  // for the host of `url` and no other
+  std::uint64_t offset = 0;        // asks for the bytes from here on
+};
+
+struct Response {
+  ResponseHead head;
+  Url url;                              // the last of the redirects
+  std::optional<std::uint64_t> length;  // of the body, where it was said
+
+  [[nodiscard]] int status() const { return head.status; }
+};
+
+// Asks servers of strangers, one request after the other, over a connection that is kept as long as
+// the next request goes to the same place. Not for several threads.
+//
+// Redirects are followed, ten at the most: never from TLS to plain HTTP, and never from elsewhere
+// to this host.
+class Client {
+ public:
+  // Gets the body piece by piece, of whatever status it is.
+  using BodySink = std::function<Status(const Response& response, std::string_view bytes)>;
+
+  explicit Client(ClientOptions options);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  Result<Response> send(const Request& request, const BodySink& sink);
+
+  struct Document {
+    Response response;
+    std::string body;
+  };
+  // The whole body, of at most `limit` bytes and within `patience`.
+  Result<Document> fetch(const Request& request, std::size_t limit,
+                         std::chrono::milliseconds patience);
+
+ private:
+  struct Connection;
+
+  Result<Response> send_once(const Request& request, const BodySink& sink);
+  Result<std::unique_ptr<Connection>> connect(const Url& url);
+  Status open_tunnel(Stream& stream, const Url& url, const Proxy& proxy);
+  Result<ResponseHead> exchange(Connection& connection, const Request& request);
+  Status read_body(Connection& connection, const Response& response, BodyDecoder& decoder,
+                   const BodySink& sink);
+
+  ClientOptions options_;
+  std::unique_ptr<Connection> kept_;
+};
+
+}  // namespace carrel::http

@@ -1,0 +1,274 @@
+#include "http/client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "http/test_server.h"
+
+namespace carrel::http {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string answer(const std::string& body, const std::string& headers = "") {
+  return "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + headers +
+         "\r\n" + body;
+}
+
+ClientOptions quick() {
+  ClientOptions options;
+  options.connect_patience = milliseconds(2000);
+  options.idle_patience = milliseconds(300);
+  return options;
+}
+
+Request get(const std::string& url) { return Request{.url = parse_url(url).value()}; }
+
+Result<Client::Document> fetch(Client& client, const Request& request) {
+  return client.fetch(request, 1 << 20, milliseconds(5000));
+}
+
+TEST(ClientTest, RequestIsPlainHttp) {
+  std::string seen;
+  TestServer server([&](const TestServer::Peer& peer) {
+    seen = peer.read_request();
+    peer.write(answer("hello"));
+  });
+  Client client(quick());
+  Request request = get(server.url("/path?query"));
+  request.headers = {{"Accept", "a/b"}};
+  request.authorization = "Bearer token";
+  request.offset = 7;
+  const auto document = fetch(client, request);
+  ASSERT_TRUE(document.ok()) << document.error().to_string();
+  EXPECT_EQ(document.value().body, "hello");
+  EXPECT_EQ(document.value().response.status(), 200);
+  EXPECT_EQ(seen, "GET /path?query HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(server.port()) +
+                      "\r\nUser-Agent: carrel\r\nAccept-Encoding: identity\r\nAccept: a/b\r\n"
+                      "Authorization: Bearer token\r\nRange: bytes=7-\r\n\r\n");
+}
+
+TEST(ClientTest, HeadersOfARequestCannotBeTwoLines) {
+  Client client(quick());
+  TestServer server([](const TestServer::Peer& peer) { (void)peer.read_request(); });
+  Request request = get(server.url());
+  request.authorization = "x\r\nEvil: y";
+  EXPECT_FALSE(fetch(client, request).ok());
+}
+
+TEST(ClientTest, ConnectionIsKeptForTheNextRequest) {
+  TestServer server([](const TestServer::Peer& peer) {
+    while (!peer.read_request().empty()) {
+      peer.write(answer("x"));
+    }
+  });
+  Client client(quick());
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(fetch(client, get(server.url())).ok());
+  }
+  EXPECT_EQ(server.connections(), 1);
+}
+
+TEST(ClientTest, KeptConnectionThatEndedIsReplaced) {
+  TestServer server([](const TestServer::Peer& peer) {
+    (void)peer.read_request();
+    peer.write(answer("x"));
+  });
+  Client client(quick());
+  for (int i = 0; i < 3; ++i) {
+    const auto document = fetch(client, get(server.url()));
+    ASSERT_TRUE(document.ok()) << document.error().to_string();
+  }
+  EXPECT_EQ(server.connections(), 3);
+}
+
+TEST(ClientTest, BytesAfterAnAnswerBelongToNoRequest) {
+  std::atomic<int> count = 0;
+  TestServer server([&](const TestServer::Peer& peer) {
+    while (!peer.read_request().empty()) {
+      peer.write(answer(std::to_string(++count)) + answer("smuggled"));
+    }
+  });
+  Client client(quick());
+  EXPECT_EQ(fetch(client, get(server.url())).value().body, "1");
+  EXPECT_EQ(fetch(client, get(server.url())).value().body, "2");
+  EXPECT_EQ(server.connections(), 2);
+}
+
+TEST(ClientTest, AuthorizationDoesNotFollowARedirectToAnotherHost) {
+  std::string elsewhere;
+  TestServer other([&](const TestServer::Peer& peer) {
+    elsewhere = peer.read_request();
+    peer.write(answer("blob"));
+  });
+  std::string here;
+  TestServer server([&](const TestServer::Peer& peer) {
+    for (std::string request; !(request = peer.read_request()).empty();) {
+      here += request;
+      const bool first = request.starts_with("GET /a ");
+      peer.write("HTTP/1.1 307 x\r\nContent-Length: 2\r\nLocation: " +
+                 (first ? std::string("/b") : other.url("/c")) + "\r\n\r\nno");
+    }
+  });
+  Client client(quick());
+  Request request = get(server.url("/a"));
+  request.authorization = "Basic c2VjcmV0";
+  const auto document = fetch(client, request);
+  ASSERT_TRUE(document.ok()) << document.error().to_string();
+  EXPECT_EQ(document.value().body, "blob");
+  EXPECT_EQ(document.value().response.url.port, other.port());
+  EXPECT_THAT(here, HasSubstr("GET /b HTTP/1.1"));
+  EXPECT_THAT(here.substr(here.find("GET /b")), HasSubstr("Basic c2VjcmV0"));
+  EXPECT_THAT(elsewhere, HasSubstr("GET /c HTTP/1.1"));
+  EXPECT_THAT(elsewhere, Not(HasSubstr("Authorization")));
+}
+
+TEST(ClientTest, RedirectsEnd) {
+  TestServer server([](const TestServer::Peer& peer) {
+    while (!peer.read_request().empty()) {
+      peer.write("HTTP/1.1 302 x\r\nContent-Length: 0\r\nLocation: /again\r\n\r\n");
+    }
+  });
+  Client client(quick());
+  const auto document = fetch(client, get(server.url()));
+  ASSERT_FALSE(document.ok());
+  EXPECT_THAT(document.error().message, HasSubstr("redirects without end"));
+}
+
+TEST(ClientTest, PlainHttpIsForLoopbackAlone) {
+  Client client(quick());
+  const auto document = fetch(client, get("http://192.0.2.1/"));
+  ASSERT_FALSE(document.ok());
+  EXPECT_EQ(document.error().code, Code::kDenied);
+  EXPECT_THAT(document.error().message, HasSubstr("not encrypted"));
+}
+
+TEST(ClientTest, RedirectToThisHostFromElsewhereIsRefused) {
+  // Through a proxy, so that "elsewhere" is here.
+  TestServer proxy([](const TestServer::Peer& peer) {
+    (void)peer.read_request();
+    peer.write("HTTP/1.1 302 x\r\nContent-Length: 0\r\nLocation: http://127.0.0.1:1/\r\n\r\n");
+  });
+  ClientOptions options = quick();
+  options.plain_http = PlainHttp::kAnywhere;
+  options.proxies.http = proxy.url();
+  Client client(options);
+  const auto document = fetch(client, get("http://example.org/"));
+  ASSERT_FALSE(document.ok());
+  EXPECT_THAT(document.error().message, HasSubstr("redirects to this host itself"));
+}
+
+TEST(ClientTest, ProxyGetsTheWholeUrl) {
+  std::string seen;
+  TestServer proxy([&](const TestServer::Peer& peer) {
+    seen = peer.read_request();
+    peer.write(answer("by proxy"));
+  });
+  ClientOptions options = quick();
+  options.plain_http = PlainHttp::kAnywhere;
+  options.proxies.http = "http://user:pass@127.0.0.1:" + std::to_string(proxy.port());
+  Client client(options);
+  EXPECT_EQ(fetch(client, get("http://example.org/x")).value().body, "by proxy");
+  EXPECT_THAT(seen, HasSubstr("GET http://example.org/x HTTP/1.1\r\nHost: example.org\r\n"));
+  EXPECT_THAT(seen, HasSubstr("Proxy-Authorization: " + basic_authorization("user", "pass")));
+}
+
+TEST(ClientTest, ProxyThatRefusesATunnelIsNamed) {
+  std::string seen;
+  TestServer proxy([&](const TestServer::Peer& peer) {
+    seen = peer.read_request();
+    peer.write("HTTP/1.1 403 no\r\nContent-Length: 0\r\n\r\n");
+  });
+  ClientOptions options = quick();
+  options.proxies.https = proxy.url();
+  Client client(options);
+  const auto document = fetch(client, get("https://example.org/"));
+  ASSERT_FALSE(document.ok());
+  EXPECT_THAT(seen, HasSubstr("CONNECT example.org:443 HTTP/1.1\r\n"));
+  EXPECT_THAT(document.error().message, HasSubstr("the proxy 127.0.0.1 does not connect"));
+}
+
+TEST(ClientTest, SilenceEnds) {
+  const auto never = [](const TestServer::Peer& peer) {
+    (void)peer.read_request();
+    (void)peer.read_request();
+  };
+  TestServer server(never);
+  Client client(quick());
+  const auto document = fetch(client, get(server.url()));
+  ASSERT_FALSE(document.ok());
+  EXPECT_EQ(document.error().code, Code::kTimeout);
+}
+
+TEST(ClientTest, HeadThatComesByteByByteEnds) {
+  TestServer server([](const TestServer::Peer& peer) {
+    (void)peer.read_request();
+    peer.write("HTTP/1.1 200 OK\r\n");
+    for (int i = 0; i < 40; ++i) {
+      peer.write("a: b\r\n");
+      ::usleep(50'000);
+    }
+  });
+  Client client(quick());
+  const auto document = fetch(client, get(server.url()));
+  ASSERT_FALSE(document.ok());
+  EXPECT_EQ(document.error().code, Code::kTimeout);
+}
+
+TEST(ClientTest, CutBodyIsAnError) {
+  TestServer server([](const TestServer::Peer& peer) {
+    (void)peer.read_request();
+    peer.write("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
+  });
+  Client client(quick());
+  const auto document = fetch(client, get(server.url()));
+  ASSERT_FALSE(document.ok());
+  EXPECT_EQ(document.error().code, Code::kUnavailable);
+}
+
+TEST(ClientTest, DocumentsAreBounded) {
+  TestServer server([](const TestServer::Peer& peer) {
+    (void)peer.read_request();
+    peer.write(answer(std::string(2000, 'x')));
+  });
+  Client client(quick());
+  const auto document = client.fetch(get(server.url()), 1000, milliseconds(5000));
+  ASSERT_FALSE(document.ok());
+  EXPECT_EQ(document.error().code, Code::kResource);
+}
+
+TEST(ClientTest, HeadWithoutEndIsRefused) {
+  TestServer server([](const TestServer::Peer& peer) {
+    (void)peer.read_request();
+    peer.write("HTTP/1.1 200 OK\r\na: " + std::string(200'000, 'x'));
+  });
+  Client client(quick());
+  const auto document = fetch(client, get(server.url()));
+  ASSERT_FALSE(document.ok());
+  EXPECT_THAT(document.error().message, HasSubstr("longer than 64 KiB"));
+}
+
+TEST(ClientTest, InterimAnswersArePassedOver) {
+  TestServer server([](const TestServer::Peer& peer) {
+    (void)peer.read_request();
+    peer.write("HTTP/1.1 103 Early\r\nLink: x\r\n\r\n" + answer("late"));
+  });
+  Client client(quick());
+  EXPECT_EQ(fetch(client, get(server.url())).value().body, "late");
+}
+
+TEST(ClientTest, CompressionThatNobodyAskedForIsRefused) {
+  TestServer server([](const TestServer::Peer& peer) {
+    (void)peer.read_request();
+    peer.write(answer("x", "Content-Encoding: gzip\r\n"));
+  });
+  Client client(quick());
+  EXPECT_FALSE(fetch(client, get(server.url())).ok());
+}
+
+}  // namespace
+}  // namespace carrel::http

@@ -1,0 +1,219 @@
+#include "http/response.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace carrel::http {
+
+namespace {
+
+constexpr std::size_t kLongestChunkLine = 4096;
+constexpr std::uint64_t kLargestBody = 1ULL << 50;
+
+Error broken(const std::string& why) {
+  return Error{Code::kDenied, 0, "the answer is not HTTP as it should be: " + why, {}};
+}
+
+bool is_token(char c) {
+  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+         kMarks.find(c) != std::string_view::npos;
+}
+
+bool is_value(char c) { return c == '\t' || (static_cast<unsigned char>(c) >= ' ' && c != 0x7f); }
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) {
+    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return result;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) {
+    text.remove_prefix(1);
+  }
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) {
+    text.remove_suffix(1);
+  }
+  return text;
+}
+
+template <typename Number>
+bool read_number(std::string_view text, Number& number, int base) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  return !text.empty() && text.front() != '-' && error == std::errc() &&
+         end == text.data() + text.size();
+}
+
+// "HTTP/1.1 200 OK"
+Status read_status_line(std::string_view line, ResponseHead& head) {
+  if (line.size() < 12 || !line.starts_with("HTTP/1.") || (line[7] != '0' && line[7] != '1') ||
+      line[8] != ' ' || !read_number(line.substr(9, 3), head.status, 10) || head.status < 100 ||
+      (line.size() > 12 && line[12] != ' ') || !std::all_of(line.begin(), line.end(), is_value)) {
+    return broken("it does not begin with a status");
+  }
+  head.minor_version = line[7] - '0';
+  return {};
+}
+
+Status read_header(std::string_view line, ResponseHead& head) {
+  const std::size_t colon = line.find(':');
+  const std::string_view name = line.substr(0, colon);
+  if (colon == std::string_view::npos || name.empty() ||
+      !std::all_of(name.begin(), name.end(), is_token)) {
+    return broken("a header has no proper name");
+  }
+  const std::string_view value = trimmed(line.substr(colon + 1));
+  if (!std::all_of(value.begin(), value.end(), is_value)) {
+    return broken("a header has control characters");
+  }
+  if (head.headers.size() == kMostHeaders) {
+    return broken("there are too many headers");
+  }
+  head.headers.push_back({lower(name), std::string(value)});
+  return {};
+}
+
+std::size_t count(const ResponseHead& head, std::string_view name) {
+  return static_cast<std::size_t>(std::count_if(head.headers.begin(), head.headers.end(),
+                                                [&](const Header& h) { return h.name == name; }));
+}
+
+}  // namespace
+
+const std::string* ResponseHead::find(std::string_view name) const {
+  const auto found = std::find_if(headers.begin(), headers.end(),
+                                  [&](const Header& header) { return header.name == name; });
+  return found == headers.end() ? nullptr : &found->value;
+}
+
+std::optional<std::size_t> end_of_head(std::string_view bytes) {
+  const std::size_t end = bytes.find("\r\n\r\n");
+  return end == std::string_view::npos ? std::nullopt : std::optional(end + 4);
+}
+
+Result<ResponseHead> parse_head(std::string_view bytes) {
+  ResponseHead head;
+  if (bytes.size() > kLargestHead || !bytes.ends_with("\r\n\r\n")) {
+    return broken("its head has no end");
+  }
+  bytes.remove_suffix(2);
+  std::size_t end = bytes.find("\r\n");
+  CARREL_TRY(read_status_line(bytes.substr(0, end), head));
+  bytes.remove_prefix(end + 2);
+  while (!bytes.empty()) {
+    end = bytes.find("\r\n");
+    CARREL_TRY(read_header(bytes.substr(0, end), head));
+    bytes.remove_prefix(end + 2);
+  }
+  if (count(head, "content-length") + count(head, "transfer-encoding") > 1) {
+    return broken("it says in two ways how long it is");
+  }
+  return head;
+}
+
+Result<BodyDecoder> BodyDecoder::after(const ResponseHead& head, Method method) {
+  BodyDecoder decoder;
+  const std::string* length = head.find("content-length");
+  if (length != nullptr) {
+    std::uint64_t bytes = 0;
+    if (!read_number(*length, bytes, 10) || bytes > kLargestBody) {
+      return broken("its length is not a number");
+    }
+    decoder.length_ = bytes;
+  }
+  if (method == Method::kHead || head.status / 100 == 1 || head.status == 204 ||
+      head.status == 304) {
+    return decoder;
+  }
+  if (const std::string* coding = head.find("transfer-encoding"); coding != nullptr) {
+    if (lower(*coding) != "chunked" || head.minor_version == 0) {
+      return broken("it is encoded in a way that nobody asked for");
+    }
+    decoder.state_ = State::kChunkSize;
+  } else if (decoder.length_.has_value()) {
+    decoder.left_ = *decoder.length_;
+    decoder.state_ = decoder.left_ == 0 ? State::kDone : State::kLength;
+  } else {
+    decoder.state_ = State::kUntilClose;
+  }
+  return decoder;
+}
+
+// Collects a line; the state changes when it is complete.
+Result<std::size_t> BodyDecoder::take_line(std::string_view bytes) {
+  const std::size_t end = bytes.find('\n');
+  const std::size_t used = end == std::string_view::npos ? bytes.size() : end + 1;
+  line_ += bytes.substr(0, used);
+  if (line_.size() > kLongestChunkLine) {
+    return broken("a line between its parts is too long");
+  }
+  if (end != std::string_view::npos) {
+    if (!line_.ends_with("\r\n")) {
+      return broken("a line between its parts does not end as it should");
+    }
+    line_.resize(line_.size() - 2);
+    CARREL_TRY(end_line());
+    line_.clear();
+  }
+  return used;
+}
+
+Status BodyDecoder::end_line() {
+  if (state_ == State::kChunkSize) {
+    // What follows a semicolon are extensions that nobody needs.
+    const std::string_view size = trimmed(std::string_view(line_).substr(0, line_.find(';')));
+    if (size.size() > 12 || !read_number(size, left_, 16)) {
+      return broken("the size of a part is not a number");
+    }
+    state_ = left_ == 0 ? State::kTrailer : State::kChunkData;
+  } else if (state_ == State::kChunkEnd) {
+    if (!line_.empty()) {
+      return broken("a part is longer than it said");
+    }
+    state_ = State::kChunkSize;
+  } else {
+    trailer_bytes_ += line_.size();
+    if (trailer_bytes_ > kLargestHead) {
+      return broken("its trailer is too long");
+    }
+    state_ = line_.empty() ? State::kDone : State::kTrailer;
+  }
+  return {};
+}
+
+Result<std::size_t> BodyDecoder::feed(std::string_view bytes, const Sink& sink) {
+  std::size_t used = 0;
+  while (used < bytes.size() && !done()) {
+    const std::string_view rest = bytes.substr(used);
+    if (state_ == State::kUntilClose) {
+      CARREL_TRY(sink(rest));
+      used += rest.size();
+    } else if (state_ == State::kLength || state_ == State::kChunkData) {
+      const std::size_t size =
+          static_cast<std::size_t>(std::min<std::uint64_t>(left_, rest.size()));
+      CARREL_TRY(sink(rest.substr(0, size)));
+      used += size;
+      left_ -= size;
+      if (left_ == 0) {
+        state_ = state_ == State::kLength ? State::kDone : State::kChunkEnd;
+      }
+    } else {
+      CARREL_ASSIGN(const std::size_t taken, take_line(rest));
+      used += taken;
+    }
+  }
+  return used;
+}
+
+Status BodyDecoder::close() {
+  if (state_ == State::kUntilClose) {
+    state_ = State::kDone;
+  }
+  return done() ? Status()
+                : Status(Error{Code::kUnavailable, 0, "the connection ended too early", {}});
+}
+
+}  // namespace carrel::http

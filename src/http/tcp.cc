@@ -1,0 +1,130 @@
+#include "http/tcp.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace carrel::http {
+
+namespace {
+
+constexpr int kMostAddresses = 8;
+
+Error too_slow(const char* what) {
+  return Error{Code::kTimeout, 0, std::string("the other side took too long to ") + what, {}};
+}
+
+// Waits until the socket is ready for one of `events`.
+Status wait_for(int fd, short events, Deadline deadline, const char* what) {
+  for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0) {
+      return too_slow(what);
+    }
+    pollfd one{fd, events, 0};
+    const int ready = ::poll(&one, 1, static_cast<int>(std::min<long>(left.count(), 1 << 30)));
+    if (ready > 0) {
+      return {};
+    }
+    if (ready < 0 && errno != EINTR) {
+      return system_error("wait for the network");
+    }
+  }
+}
+
+Result<UniqueFd> connect_to(const addrinfo& address, Deadline deadline) {
+  UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) {
+    return system_error("make a socket");
+  }
+  const int on = 1;
+  (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) == 0) {
+    return fd;
+  }
+  if (errno != EINPROGRESS && errno != EINTR) {
+    return system_error("connect");
+  }
+  CARREL_TRY(wait_for(fd.get(), POLLOUT, deadline, "accept the connection"));
+  int failure = 0;
+  socklen_t size = sizeof failure;
+  if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &failure, &size) != 0 || failure != 0) {
+    return system_error(failure, "connect");
+  }
+  return fd;
+}
+
+struct FreeAddresses {
+  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+};
+
+}  // namespace
+
+Result<std::size_t> TcpStream::read(std::span<char> into, Deadline deadline) {
+  for (;;) {
+    const ssize_t size = ::recv(socket_.get(), into.data(), into.size(), 0);
+    if (size >= 0) {
+      return static_cast<std::size_t>(size);
+    }
+    if (errno == EAGAIN) {
+      CARREL_TRY(wait_for(socket_.get(), POLLIN, deadline, "answer"));
+    } else if (errno != EINTR) {
+      Error error = system_error("read from the connection");
+      error.code = Code::kUnavailable;
+      return error;
+    }
+  }
+}
+
+Status TcpStream::write(std::string_view bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const ssize_t size = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (size >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(size));
+    } else if (errno == EAGAIN) {
+      CARREL_TRY(wait_for(socket_.get(), POLLOUT, deadline, "take what was sent"));
+    } else if (errno != EINTR) {
+      Error error = system_error("write to the connection");
+      error.code = Code::kUnavailable;
+      return error;
+    }
+  }
+  return {};
+}
+
+Result<std::unique_ptr<TcpStream>> dial(const std::string& host, std::uint16_t port,
+                                        std::chrono::milliseconds patience) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  const int failure = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  const std::unique_ptr<addrinfo, FreeAddresses> addresses(list);
+  if (failure != 0) {
+    return Error{Code::kUnavailable,
+                 0,
+                 "look up '" + host + "': " +
+                     (failure == EAI_NONAME ? "there is no such host" : ::gai_strerror(failure)),
+                 {}};
+  }
+  Error last{Code::kUnavailable, 0, "there is no address", {}};
+  int tried = 0;
+  for (const addrinfo* address = list; address != nullptr && tried < kMostAddresses;
+       address = address->ai_next, ++tried) {
+    auto socket = connect_to(*address, Clock::now() + patience);
+    if (socket.ok()) {
+      return std::make_unique<TcpStream>(std::move(socket.value()));
+    }
+    last = std::move(socket.error());
+  }
+  last.code = last.code == Code::kTimeout ? Code::kTimeout : Code::kUnavailable;
+  last.message = "reach " + host + ":" + std::to_string(port) + ": " + last.message;
+  return last;
+}
+
+}  // namespace carrel::http
