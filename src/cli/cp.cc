@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "cli/file_session.h"
 #include "cli/output.h"
+#include "cli/progress_line.h"
 #include "policy/names.h"
 #include "sandbox/tree_tar.h"
 #include "sandbox/tree_to_host.h"
@@ -225,7 +226,9 @@ int copy_command(const Context& context) {
   Result<Copied> copied = Error{};
   {
     ProgressLine line(context);
-    const sandbox::Progress progress = line.progress();
+    const sandbox::Progress progress = [&](std::uint64_t bytes, std::uint64_t entries) {
+      line.show([&] { return size_text(bytes) + ", " + std::to_string(entries) + " files"; });
+    };
     copied = in               ? from.is_stream() ? copy_stream_in(files, to.path, progress)
                                                  : copy_in(files, from.path, to.path, progress)
                            : to.is_stream() ? copy_stream_out(files, from.path)

@@ -30,8 +30,6 @@ std::chrono::milliseconds timeout_of(const Context& context) {
   return kTimeout;
 }
 
-std::int64_t now_ms() { return std::chrono::steady_clock::now().time_since_epoch() / 1ms; }
-
 }  // namespace
 
 Result<FileSession> open_files(const Context& context, const std::string& named,
@@ -112,34 +110,6 @@ Result<std::vector<std::string>> file_words(const Context& context, std::size_t 
                "file " + std::string(operands.front()) +
                    (words.size() < least ? " needs more words" : " has too many words"),
                "try 'carrel file --help'"};
-}
-
-ProgressLine::ProgressLine(const Context& context)
-    : wanted_(!context.json() && ::isatty(STDERR_FILENO) == 1) {}
-
-ProgressLine::~ProgressLine() {
-  if (shown_) {
-    print_error("\r\x1b[K");
-  }
-}
-
-sandbox::Progress ProgressLine::progress() {
-  if (!wanted_) {
-    return {};
-  }
-  last_ms_ = now_ms();
-  return [this](std::uint64_t bytes, std::uint64_t entries) {
-    constexpr std::int64_t kOftenMs = 200;
-    if (const std::int64_t now = now_ms(); now - last_ms_ >= kOftenMs) {
-      last_ms_ = now;
-      shown_ = true;
-      std::array<char, 80> text{};
-      std::snprintf(text.data(), text.size(), "\r%.1f MiB, %llu files\x1b[K",
-                    static_cast<double>(bytes) / (1 << 20),
-                    static_cast<unsigned long long>(entries));
-      print_error(text.data());
-    }
-  };
 }
 
 }  // namespace carrel::cli

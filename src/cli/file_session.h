@@ -39,22 +39,6 @@ std::string_view kind_name(protocol::FileKind kind);
 Result<std::vector<std::string>> file_words(const Context& context, std::size_t least,
                                             std::size_t most);
 
-// "12.3 MiB, 45 files" on a terminal, and nothing anywhere else. Gone when it ends.
-class ProgressLine {
- public:
-  explicit ProgressLine(const Context& context);
-  ~ProgressLine();
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-
-  [[nodiscard]] sandbox::Progress progress();
-
- private:
-  bool shown_ = false;
-  bool wanted_;
-  std::int64_t last_ms_ = 0;
-};
-
 // The actions, in files by what they do. Each returns the exit status.
 int show_file_action(const Context& context, std::string_view action);   // file_show.cc
 int write_file_action(const Context& context, std::string_view action);  // file_write.cc

@@ -7,6 +7,7 @@
 #include "cli/image_output.h"
 #include "cli/image_sources.h"
 #include "cli/output.h"
+#include "cli/progress_line.h"
 #include "cli/table.h"
 #include "storage/home.h"
 #include "storage/images/image_use.h"

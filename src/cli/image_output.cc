@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/output.h"
+#include "cli/progress_line.h"
 
 namespace carrel::cli {
 
@@ -47,16 +48,6 @@ std::string bar(const storage::Progress& progress) {
 
 }  // namespace
 
-std::string size_text(std::uint64_t bytes) {
-  constexpr std::uint64_t kMega = 1'000'000;
-  if (bytes >= 1000 * kMega) {
-    return std::to_string(bytes / (1000 * kMega)) + "." +
-           std::to_string(bytes / (100 * kMega) % 10) + " GB";
-  }
-  return bytes >= kMega ? std::to_string(bytes / kMega) + " MB"
-                        : std::to_string((bytes + 999) / 1000) + " kB";
-}
-
 Json image_json(const storage::ImageRecord& record) {
   Json object{{"name", record.name},
               {"digest", "sha256:" + record.digest},
@@ -98,27 +89,12 @@ void print_imported(const Context& context, const std::vector<storage::Imported>
   }
 }
 
-ProgressLine::ProgressLine(const Context& context)
-    : shown_(!context.json() && ::isatty(STDERR_FILENO) != 0) {}
-
-void ProgressLine::show(const storage::Progress& progress) {
-  const auto now = std::chrono::steady_clock::now();
-  if (!shown_ || now - last_ < std::chrono::milliseconds(100)) {
-    return;
-  }
-  last_ = now;
-  written_ = true;
-  std::string text = "\r\x1b[K" + printable(progress.what);
+std::string progress_text(const storage::Progress& progress) {
+  std::string text(progress.what);
   if (progress.total > 0 || progress.done > 0) {
     text += ": " + (progress.total > 0 ? bar(progress) : size_text(progress.done));
   }
-  print_error(text);
-}
-
-void ProgressLine::clear() {
-  if (std::exchange(written_, false)) {
-    print_error("\r\x1b[K");
-  }
+  return text;
 }
 
 }  // namespace carrel::cli

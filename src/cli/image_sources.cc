@@ -4,6 +4,7 @@
 
 #include "cli/image_output.h"
 #include "cli/output.h"
+#include "cli/progress_line.h"
 #include "storage/images/build_debian.h"
 #include "storage/images/import.h"
 #include "storage/images/pull.h"
@@ -28,7 +29,9 @@ int import_images(const Context& context, const storage::Home& home,
   storage::ImportRequest request;
   request.source = words.front();
   request.name = name_option(context);
-  request.listener = [&](const storage::Progress& progress) { line.show(progress); };
+  request.listener = [&](const storage::Progress& progress) {
+    line.show([&] { return progress_text(progress); });
+  };
   auto imported = storage::import_image(home, request);
   line.clear();
   if (!imported.ok()) {
@@ -51,7 +54,9 @@ int pull_image(const Context& context, const storage::Home& home,
   request.plain_http = context.arguments.has(OptionId::kInsecureHttp)
                            ? http::PlainHttp::kAnywhere
                            : http::PlainHttp::kLoopbackOnly;
-  request.listener = [&](const storage::Progress& progress) { line.show(progress); };
+  request.listener = [&](const storage::Progress& progress) {
+    line.show([&] { return progress_text(progress); });
+  };
   auto pulled = storage::pull_image(home, request);
   line.clear();
   if (!pulled.ok()) {
@@ -76,7 +81,9 @@ int build_image(const Context& context, const storage::Home& home,
   request.packages = words;
   request.name = name_option(context);
   request.suite = std::string(context.arguments.value(OptionId::kSuite).value_or("bookworm"));
-  request.listener = [&](const storage::Progress& progress) { line.show(progress); };
+  request.listener = [&](const storage::Progress& progress) {
+    line.show([&] { return progress_text(progress); });
+  };
   auto built = storage::build_debian(home, request);
   line.clear();
   if (!built.ok()) {

@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "cli/context.h"
 #include "cli/output.h"
+#include "cli/progress_line.h"
 #include "cli/snapshot_text.h"
 #include "cli/table.h"
 #include "cli/workspace_target.h"
@@ -72,7 +73,7 @@ int list_workspaces(const Context& context, WorkspaceStore& store) {
     const auto taken = std::count_if(snapshots->begin(), snapshots->end(),
                                      [&](const auto& one) { return one.workspace == row.name; });
     const std::string user = user_of(store, row);
-    lines.push_back({row.name, policy::format_size(held.bytes), std::to_string(held.entries),
+    lines.push_back({row.name, size_text(held.bytes), std::to_string(held.entries),
                      std::to_string(taken), how_long_ago(row.used_ms), user.empty() ? "-" : user});
     list.push_back(Json{{"name", row.name},
                         {"size_bytes", held.bytes},
@@ -109,7 +110,7 @@ int show_history(const Context& context, WorkspaceStore& store, const Words& wor
       {"SNAPSHOT", "NAME", "TAKEN", "CHANGED", "COPIED", ""}};
   for (const storage::SnapshotRow& one : snapshots.value()) {
     lines.push_back({one.id, one.name.empty() ? "-" : one.name, how_long_ago(one.created_ms),
-                     std::to_string(one.changed), policy::format_size(one.bytes),
+                     std::to_string(one.changed), size_text(one.bytes),
                      one.id == row->head ? "newest here" : ""});
   }
   print(table(lines));
@@ -215,7 +216,7 @@ int check(const Context& context, WorkspaceStore& store) {
     print(std::to_string(report->workspaces) + " workspaces, " +
           std::to_string(report->snapshots) + " snapshots, " + std::to_string(report->layers) +
           " layers, " + std::to_string(report->files) + " files, " +
-          policy::format_size(report->bytes) + ": " +
+          size_text(report->bytes) + ": " +
           (report->problems.empty() ? "all as they were stored"
                                     : std::to_string(report->problems.size()) + " problems") +
           "\n");

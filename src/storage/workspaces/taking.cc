@@ -92,7 +92,8 @@ class Taker {
 
 Result<TakenLayer> take_layer(const LayerRequest& request) {
   TakenLayer layer;
-  CARREL_ASSIGN(TreeScan scan, scan_tree(request.tree, request.form, request.without));
+  CARREL_ASSIGN(TreeScan scan, scan_tree(request.tree, request.form,
+                                         {request.without, request.before.entries.size()}));
   Taker taker(request);
   CARREL_TRY(taker.compare(scan));
   if (request.read) {

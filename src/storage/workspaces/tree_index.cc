@@ -19,19 +19,34 @@ namespace {
 constexpr std::string_view kMagic = "carrel-index 1\n";
 constexpr std::uint8_t kOpaque = 1;
 
+// Writes into a text that is large enough from the start: there are many small pieces.
 class Out {
  public:
+  explicit Out(std::size_t most) : bytes_(most, '\0'), at_(bytes_.data()) {}
   template <typename Number>
-  void number(Number value) {
-    std::array<char, sizeof value> bytes{};
-    std::memcpy(bytes.data(), &value, sizeof value);
-    bytes_.append(bytes.data(), bytes.size());
+  void number(const Number& value) {
+    std::memcpy(at_, &value, sizeof value);
+    at_ += sizeof value;
   }
   void text(std::string_view value) {
     number(static_cast<std::uint32_t>(value.size()));
-    bytes_.append(value);
+    raw(value);
   }
+  void raw(std::string_view value) {
+    std::memcpy(at_, value.data(), value.size());
+    at_ += value.size();
+  }
+  [[nodiscard]] std::string_view written() const {
+    return {bytes_.data(), static_cast<std::size_t>(at_ - bytes_.data())};
+  }
+  std::string take() {
+    bytes_.resize(written().size());
+    return std::move(bytes_);
+  }
+
+ private:
   std::string bytes_;
+  char* at_;
 };
 
 class In {
@@ -83,9 +98,12 @@ bool is_certain(const ScannedEntry& before, const ScannedEntry& now, std::int64_
 }
 
 std::string index_to_bytes(const TreeIndex& index) {
-  Out out;
-  out.bytes_.reserve(64 + index.entries.size() * 128);
-  out.bytes_ += kMagic;
+  std::size_t most = kMagic.size() + index.snapshot.size() + 64;
+  for (const ScannedEntry& entry : index.entries) {
+    most += entry.path.size() + entry.target.size() + 96;
+  }
+  Out out(most);
+  out.raw(kMagic);
   out.text(index.snapshot);
   out.number(index.began_ns);
   out.number(static_cast<std::uint64_t>(index.entries.size()));
@@ -99,10 +117,10 @@ std::string index_to_bytes(const TreeIndex& index) {
     out.number(entry.evidence.inode);
     out.number(entry.evidence.ctime_ns);
     out.text(entry.target);
-    out.bytes_.append(reinterpret_cast<const char*>(entry.hash.data()), entry.hash.size());
+    out.number(entry.hash);
   }
-  out.number(checksum(out.bytes_));
-  return std::move(out.bytes_);
+  out.number(checksum(out.written()));
+  return out.take();
 }
 
 Result<TreeIndex> index_from_bytes(std::string_view bytes) {

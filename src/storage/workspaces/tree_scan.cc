@@ -162,16 +162,17 @@ ScannedEntry describe(const struct stat& info) {
   return entry;
 }
 
-Result<TreeScan> scan_tree(int root, TreeForm form, const std::set<std::string>& without) {
+Result<TreeScan> scan_tree(int root, TreeForm form, const ScanOptions& options) {
   struct stat info{};
   if (::fstat(root, &info) != 0) {
     return system_error("look at the workspace");
   }
   TreeScan scan;
+  scan.entries.reserve(options.expected + options.expected / 8);
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   scan.began_ns = nanoseconds(now);
-  CARREL_TRY(Scanner(scan, form, info.st_dev, without).directory(root, "", 0));
+  CARREL_TRY(Scanner(scan, form, info.st_dev, options.without).directory(root, "", 0));
   return scan;
 }
 

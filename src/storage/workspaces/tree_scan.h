@@ -29,8 +29,11 @@ inline constexpr std::uint64_t kMaxTreeBytes = 256ULL << 30;
 inline constexpr std::size_t kMaxTreeDepth = 512;
 inline constexpr std::size_t kMaxTreePath = 4000;
 
-// `without` are paths that are left out, with everything below them.
-Result<TreeScan> scan_tree(int root, TreeForm form, const std::set<std::string>& without = {});
+struct ScanOptions {
+  std::set<std::string> without = {};  // paths that are left out, with everything below them
+  std::size_t expected = 0;            // about how many entries there are; a guess costs time only
+};
+Result<TreeScan> scan_tree(int root, TreeForm form, const ScanOptions& options = {});
 
 // The state of one directory or file that is open, in the same terms; its path is left empty.
 ScannedEntry describe(const struct stat& info);
