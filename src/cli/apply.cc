@@ -126,12 +126,26 @@ Result<std::vector<Carry>> find_changes(const Context& context, WorkspaceTarget&
       directory, choose(storage::compare_trees(before, after), chosen_paths(context)));
 }
 
-// What is removed comes last, and directories after what is in them.
-void order_removals(std::vector<Carry>& carries) {
-  const auto removals = std::stable_partition(
-      carries.begin(), carries.end(),
-      [](const Carry& carry) { return carry.difference.change != Change::kDeleted; });
-  std::reverse(removals, carries.end());
+// What is new comes first, then what is removed, a directory after what is in it, and last what
+// takes the place of a directory, which is empty by then.
+void order_changes(std::vector<Carry>& carries) {
+  const auto rank = [](const Carry& carry) {
+    const storage::Difference& change = carry.difference;
+    if (change.change == Change::kDeleted) {
+      return 1;
+    }
+    const bool replaces = change.change == Change::kModified &&
+                          change.before->entry.kind == storage::EntryKind::kDirectory &&
+                          change.after->entry.kind != storage::EntryKind::kDirectory;
+    return replaces ? 2 : 0;
+  };
+  std::stable_sort(carries.begin(), carries.end(),
+                   [&](const Carry& a, const Carry& b) { return rank(a) < rank(b); });
+  const auto is = [&](int wanted) {
+    return std::find_if(carries.begin(), carries.end(),
+                        [&](const Carry& carry) { return rank(carry) >= wanted; });
+  };
+  std::reverse(is(1), is(2));
 }
 
 }  // namespace
@@ -190,7 +204,7 @@ int apply_command(const Context& context) {
     return fail(context, Error{Code::kDenied, 0, "nothing was applied to '" + at.row.source + "'",
                                "say --yes to apply without being asked"});
   }
-  order_removals(carries.value());
+  order_changes(carries.value());
   Json applied = Json::array();
   std::vector<storage::Difference> carried;
   Status done;
