@@ -190,8 +190,9 @@ TEST_P(WorkspaceKill, TheNextSandboxFindsARestoreFinished) {
   }
   for (unsigned long round = 0; round < rounds_; ++round) {
     kill_at_random({"restore", "w", ids[round % 2]}, took);
-    const std::string sees = bash(kLook, {"--workspace", "w"}).out;
-    ASSERT_TRUE(sees == seen[0] || sees == seen[1]) << what_ << "\n" << sees;
+    const Run next = bash(kLook, {"--workspace", "w"});
+    ASSERT_TRUE(next.out == seen[0] || next.out == seen[1]) << what_ << "\n"
+                                                            << next.out << next.err;
     ASSERT_NO_FATAL_FAILURE(expect_whole(nullptr));
   }
 }
