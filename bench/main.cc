@@ -29,6 +29,8 @@ constexpr Part kParts[] = {
     {"memory", measure_memory},
     {"files", measure_files},
     {"instructions", measure_instructions},
+    // The last: it enters a mount namespace.
+    {"workspaces", measure_workspaces},
 };
 
 struct Options {

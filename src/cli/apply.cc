@@ -1,9 +1,11 @@
 #include <fcntl.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/files.h"
@@ -25,18 +27,46 @@ using storage::Carry;
 using storage::Change;
 
 // What git itself runs or obeys is carried over only if it is named.
-bool acts_by_itself(const std::string& path) { return storage::lies_in(path, ".git"); }
-
-bool is_chosen(const storage::Difference& change, const std::vector<std::string>& paths) {
-  if (paths.empty()) {
-    return !acts_by_itself(change.path);
+bool acts_by_itself(std::string_view path) {
+  while (!path.empty()) {
+    const std::string_view name = path.substr(0, path.find('/'));
+    // Some file systems do not tell .GIT from .git.
+    if (name.size() == 4 && ::strncasecmp(name.data(), ".git", 4) == 0) {
+      return true;
+    }
+    path.remove_prefix(std::min(path.size(), name.size() + 1));
   }
+  return false;
+}
+
+bool is_chosen(const std::string& changed, const std::vector<std::string>& paths) {
   return std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
-    return storage::lies_in(change.path, path);
+    return storage::lies_in(changed, path) && (acts_by_itself(path) || !acts_by_itself(changed));
   });
 }
 
-// The paths that were given, from the top of the workspace.
+// Of a file that was renamed one name may be chosen and the other not.
+std::vector<storage::Difference> choose(std::vector<storage::Difference> changes,
+                                        const std::vector<std::string>& paths) {
+  std::vector<storage::Difference> chosen;
+  for (storage::Difference& change : changes) {
+    if (change.change == Change::kRenamed && !is_chosen(change.from, paths)) {
+      change.change = Change::kAdded;
+      change.from.clear();
+      change.before.reset();
+    } else if (change.change == Change::kRenamed && !is_chosen(change.path, paths)) {
+      change.change = Change::kDeleted;
+      change.path = std::exchange(change.from, {});
+      change.after.reset();
+    }
+    if (is_chosen(change.path, paths)) {
+      chosen.push_back(std::move(change));
+    }
+  }
+  return chosen;
+}
+
+// The paths that were given, from the top of the workspace; without any the top itself.
 std::vector<std::string> chosen_paths(const Context& context) {
   std::vector<std::string> paths;
   for (std::size_t i = 1; i < context.arguments.operands.size(); ++i) {
@@ -47,9 +77,10 @@ std::vector<std::string> chosen_paths(const Context& context) {
     while (path.ends_with('/')) {
       path.pop_back();
     }
-    paths.push_back(path.starts_with("./") ? path.substr(2) : path);
+    path = path.starts_with("./") ? path.substr(2) : path;
+    paths.push_back(path == "." ? "" : path);
   }
-  return paths;
+  return paths.empty() ? std::vector<std::string>{""} : paths;
 }
 
 // The directory, opened as a writable mount of it would be.
@@ -91,18 +122,30 @@ Result<std::vector<Carry>> find_changes(const Context& context, WorkspaceTarget&
   }
   CARREL_ASSIGN(const storage::Tree before, at.store->read_tree(origin->layers));
   CARREL_ASSIGN(const storage::Tree after, storage::current_tree(*at.store, at.row));
-  std::vector<storage::Difference> changes = storage::compare_trees(before, after);
-  const std::vector<std::string> paths = chosen_paths(context);
-  std::erase_if(changes, [&](const auto& change) { return !is_chosen(change, paths); });
-  return storage::judge_changes(directory, changes);
+  return storage::judge_changes(
+      directory, choose(storage::compare_trees(before, after), chosen_paths(context)));
 }
 
-// What is removed comes last, and directories after what is in them.
-void order_removals(std::vector<Carry>& carries) {
-  const auto removals = std::stable_partition(
-      carries.begin(), carries.end(),
-      [](const Carry& carry) { return carry.difference.change != Change::kDeleted; });
-  std::reverse(removals, carries.end());
+// What is new comes first, then what is removed, a directory after what is in it, and last what
+// takes the place of a directory, which is empty by then.
+void order_changes(std::vector<Carry>& carries) {
+  const auto rank = [](const Carry& carry) {
+    const storage::Difference& change = carry.difference;
+    if (change.change == Change::kDeleted) {
+      return 1;
+    }
+    const bool replaces = change.change == Change::kModified &&
+                          change.before->entry.kind == storage::EntryKind::kDirectory &&
+                          change.after->entry.kind != storage::EntryKind::kDirectory;
+    return replaces ? 2 : 0;
+  };
+  std::stable_sort(carries.begin(), carries.end(),
+                   [&](const Carry& a, const Carry& b) { return rank(a) < rank(b); });
+  const auto is = [&](int wanted) {
+    return std::find_if(carries.begin(), carries.end(),
+                        [&](const Carry& carry) { return rank(carry) >= wanted; });
+  };
+  std::reverse(is(1), is(2));
 }
 
 }  // namespace
@@ -161,7 +204,7 @@ int apply_command(const Context& context) {
     return fail(context, Error{Code::kDenied, 0, "nothing was applied to '" + at.row.source + "'",
                                "say --yes to apply without being asked"});
   }
-  order_removals(carries.value());
+  order_changes(carries.value());
   Json applied = Json::array();
   std::vector<storage::Difference> carried;
   Status done;

@@ -1,5 +1,9 @@
 #include "cli/workspace_target.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <utility>
 
 #include "backends/native/remains.h"
@@ -27,6 +31,17 @@ Result<std::string> workspace_named(const storage::Home& home, const std::string
   return name;
 }
 
+// Brings an interrupted restore to its end in a process of its own: what that needs to read files
+// with would be in the way of making a sandbox.
+void finish_apart(const std::string& workspace) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::_exit(open_workspace_target(workspace).ok() ? 0 : 1);
+  }
+  while (child > 0 && ::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
 }  // namespace
 
 Status add_workspace(const storage::Home& home, const policy::Spec& spec,
@@ -35,9 +50,16 @@ Status add_workspace(const storage::Home& home, const policy::Spec& spec,
   if (spec.workspace.empty()) {
     return {};
   }
-  CARREL_ASSIGN(native::UsedWorkspace used, native::use_workspace(home, spec));
-  trees.insert(trees.begin(), std::move(used.tree));
-  workspace = std::move(used);
+  auto used = native::use_workspace(home, spec);
+  if (!used.ok() && used.error().error_number == EACCES) {
+    finish_apart(spec.workspace);
+    used = native::use_workspace(home, spec);
+  }
+  if (!used.ok()) {
+    return used.error();
+  }
+  trees.insert(trees.begin(), std::move(used->tree));
+  workspace = std::move(used.value());
   return {};
 }
 

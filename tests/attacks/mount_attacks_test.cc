@@ -17,11 +17,6 @@ namespace {
 
 using std::chrono::seconds;
 
-unsigned long number_from(const char* variable, unsigned long otherwise) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoul(text, nullptr, 10);
-}
-
 class MountAttack : public AttackTest {
  protected:
   [[nodiscard]] std::string path(const std::string& name) const {

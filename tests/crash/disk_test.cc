@@ -1,68 +1,21 @@
 // A state directory without room, or that cannot be written: one clear line, and nothing is left.
-#include <fcntl.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <filesystem>
 
 #include "remains.h"
+#include "small_disk.h"
 #include "support/box.h"
-#include "support/fixture.h"
 
 namespace carrel::test {
 namespace {
 
-namespace fs = std::filesystem;
-
-// Its CARREL_HOME is a small file system of its own, in the mount namespace of this test.
-class Disk : public CarrelTest {
- protected:
-  void SetUp() override {
-    CarrelTest::SetUp();
-    if (IsSkipped()) {
-      return;
-    }
-    if (::geteuid() != 0) {
-      GTEST_SKIP() << "only root can mount a small file system";
-    }
-    home_ = place().home(GetParam());
-    ASSERT_EQ(::mount("small", home_.c_str(), "tmpfs", 0, "size=2m,mode=700"), 0);
-    place().give(home_, GetParam());
-  }
-  void TearDown() override {
-    if (!home_.empty()) {
-      empty();
-      EXPECT_EQ(carrel({"rm", "--all", "--force"}).status, 0);
-      kill_keepers();
-      EXPECT_EQ(lasting_inconsistencies(GetParam()), "");
-      EXPECT_EQ(::umount2(home_.c_str(), MNT_DETACH), 0);
-    }
-    CarrelTest::TearDown();
-  }
-
-  void fill() const {
-    int fd = ::open((home_ + "/filler").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    ASSERT_GE(fd, 0);
-    const std::string piece(4096, 'x');
-    while (::write(fd, piece.data(), piece.size()) > 0) {
-    }
-    ::close(fd);
-  }
-  void empty() const { ::unlink((home_ + "/filler").c_str()); }
-
-  std::string home_;
-};
+class Disk : public SmallDisk {};
 CARREL_AS_BOTH(Disk);
 
 TEST_P(Disk, FirstCreateOnAFullDiskFailsCleanly) {
   fill();
   Run made = carrel({"create"});
   EXPECT_EQ(made.status, 125);
-  EXPECT_TRUE(says_one_line(made, "")) << made.err;
-  EXPECT_TRUE(made.err.find("full") != std::string::npos ||
-              made.err.find("No space left") != std::string::npos)
-      << made.err;
+  EXPECT_TRUE(says_that_it_is_full(made));
   EXPECT_EQ(lasting_inconsistencies(GetParam()), "");
   empty();
   EXPECT_EQ(carrel({"create"}).status, 0);
@@ -73,10 +26,7 @@ TEST_P(Disk, CreateOnADiskThatBecameFullFailsCleanly) {
   fill();
   Run made = carrel({"create"});
   EXPECT_EQ(made.status, 125);
-  EXPECT_TRUE(made.err.find("full") != std::string::npos ||
-              made.err.find("No space left") != std::string::npos)
-      << made.err;
-  EXPECT_TRUE(says_one_line(made, ""));
+  EXPECT_TRUE(says_that_it_is_full(made));
   EXPECT_EQ(lasting_inconsistencies(GetParam()), "");
   EXPECT_EQ(live_boxes(GetParam()), std::set<std::string>{box.id()});
   EXPECT_EQ(box.sh("echo ok").out, "ok\n") << "the others go on";

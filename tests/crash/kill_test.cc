@@ -15,11 +15,6 @@ namespace {
 using nlohmann::json;
 using std::chrono::seconds;
 
-unsigned long number_from(const char* variable, unsigned long otherwise) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoul(text, nullptr, 10);
-}
-
 class RandomKill : public CarrelTest {
  protected:
   struct Victim {

@@ -192,6 +192,11 @@ void remove_groups(const std::string& label) {
   }
 }
 
+unsigned long number_from(const char* variable, unsigned long otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoul(text, nullptr, 10);
+}
+
 bool eventually(std::chrono::milliseconds patience, const std::function<bool()>& question) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (!question()) {

@@ -48,6 +48,9 @@ std::vector<std::string> groups_of(const std::string& label);
 // Removes them, innermost first, and everything else that is named after the installation.
 void remove_groups(const std::string& label);
 
+// A number from the environment, for a test that can be made longer.
+unsigned long number_from(const char* variable, unsigned long otherwise);
+
 // Asks again until the answer is yes or the time is over.
 bool eventually(std::chrono::milliseconds patience, const std::function<bool()>& question);
 

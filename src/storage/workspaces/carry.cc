@@ -199,12 +199,12 @@ Status note_carried(WorkspaceStore& store, const WorkspaceRow& workspace, const 
   CARREL_ASSIGN(const WorkspaceStore::Draft draft, store.make_layer());
   LayerWriter writer(tree.get(), draft.tree.get());
   std::vector<TreeEntry> changes;
-  std::string gone;
+  std::string hidden;  // what was below this is gone with it
   for (ScannedEntry& entry : as_entries(carried)) {
-    if (!gone.empty() && lies_in(entry.path, gone)) {
+    if (!hidden.empty() && lies_in(entry.path, hidden)) {
       continue;
     }
-    gone = entry.kind == EntryKind::kGone ? entry.path : gone;
+    hidden = entry.kind == EntryKind::kDirectory ? hidden : entry.path;
     const ContentHash hash = entry.hash;
     CARREL_TRY(writer.add(entry));
     if (entry.hash != hash) {

@@ -34,6 +34,15 @@ bool is_zero(std::string_view piece) {
   return piece[0] == '\0' && piece.substr(1) == piece.substr(0, piece.size() - 1);
 }
 
+// Of the last read and of the last write.
+std::array<timespec, 2> both_times(std::int64_t ns) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  timespec time{};
+  time.tv_sec = static_cast<time_t>(ns / kSecond - (ns % kSecond < 0 ? 1 : 0));
+  time.tv_nsec = static_cast<long>(ns - std::int64_t{time.tv_sec} * kSecond);
+  return {time, time};
+}
+
 // Where `to` may be a hole it becomes one.
 Result<ContentHash> read_through(int from, int to, const std::string& path) {
   Sha256 hash;
@@ -121,12 +130,15 @@ Result<ContentHash> copy_hashed(int from, int to, const std::string& path) {
 }
 
 Status set_times(int fd, std::int64_t mtime_ns, const std::string& path) {
-  constexpr std::int64_t kSecond = 1'000'000'000;
-  timespec time{};
-  time.tv_sec = static_cast<time_t>(mtime_ns / kSecond - (mtime_ns % kSecond < 0 ? 1 : 0));
-  time.tv_nsec = static_cast<long>(mtime_ns - std::int64_t{time.tv_sec} * kSecond);
-  const std::array<timespec, 2> times = {time, time};
+  const std::array<timespec, 2> times = both_times(mtime_ns);
   return ::futimens(fd, times.data()) == 0 ? Status{} : Status{copy_error(path)};
+}
+
+Status set_times_at(int dir, const char* name, std::int64_t mtime_ns, const std::string& path) {
+  const std::array<timespec, 2> times = both_times(mtime_ns);
+  return ::utimensat(dir, name, times.data(), AT_SYMLINK_NOFOLLOW) == 0
+             ? Status{}
+             : Status{copy_error(path)};
 }
 
 Status LayerWriter::leave(std::size_t depth) {

@@ -55,6 +55,8 @@ Result<ContentHash> hash_synced(int root, const std::string& path);
 Result<ContentHash> copy_hashed(int from, int to, const std::string& path);
 
 Status set_times(int fd, std::int64_t mtime_ns, const std::string& path);
+// Of a name in a directory, which may be a link.
+Status set_times_at(int dir, const char* name, std::int64_t mtime_ns, const std::string& path);
 
 // Splits off the last component.
 std::pair<std::string, std::string> split_path(const std::string& path);

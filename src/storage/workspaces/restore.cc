@@ -41,6 +41,9 @@ class Restorer {
     return ::syncfs(stage_.get()) == 0 ? Status{} : Status{system_error("sync the workspace")};
   }
 
+  // What was copied so far would keep a full disk full.
+  void give_up() { (void)store_.clear_stage(directory_); }
+
   // Moves it into place. To be done again after a crash, from prepare() on.
   Status apply() {
     CARREL_TRY(remove_unwanted());
@@ -203,6 +206,7 @@ class Restorer {
     }
     if (entry.kind != EntryKind::kFile) {
       CARREL_TRY(give_away(stage_.get(), "link", path));
+      CARREL_TRY(set_times_at(stage_.get(), "link", entry.mtime_ns, path));
     }
     CARREL_TRY(move("link", parent, name, path));
     ::unlinkat(stage_.get(), "link", 0);  // two names of one file are not moved over each other
@@ -239,8 +243,14 @@ Status carry_out(WorkspaceStore& store, const WorkspaceRow& workspace,
     return restart_fork(store, workspace, snapshot);
   }
   Restorer restorer(store, workspace, snapshot);
-  CARREL_TRY(restorer.prepare());
-  CARREL_TRY(records.set_restoring(workspace.name, snapshot.id));
+  Status ready = restorer.prepare();
+  if (ready.ok()) {
+    ready = records.set_restoring(workspace.name, snapshot.id);
+  }
+  if (!ready.ok()) {
+    restorer.give_up();
+    return ready;
+  }
   CARREL_TRY(restorer.apply());
   CARREL_TRY(records.set_head(workspace.name, snapshot.id));
   restorer.write_new_index();

@@ -89,26 +89,31 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
   CARREL_ASSIGN(Standstill standstill, Standstill::begin(writers));
   LayerRequest request{tree.get(), workspace.form, before.index, draft.tree.get(),
                        [&] { standstill.end(); }};
-  CARREL_ASSIGN(TakenLayer taken, take_layer(request));
+  auto taken = take_layer(request);
+  if (!taken.ok()) {
+    standstill.end();
+    store.drop_layer(draft);
+    return taken.error();
+  }
   SnapshotRow row;
   row.id = random_hex(12);
   row.workspace = workspace.name;
   row.name = name;
   row.created_ms = wall_clock_ms();
   row.frozen_us = standstill.microseconds();
-  row.changed = taken.changes.size();
-  row.bytes = taken.bytes;
+  row.changed = taken->changes.size();
+  row.bytes = taken->bytes;
   row.layers = std::move(before.layers);
   // Without a change the layer would say nothing.
-  if (!taken.changes.empty() || row.layers.empty()) {
-    CARREL_ASSIGN(LayerRef layer, store.finish_layer(draft, taken.changes));
+  if (!taken->changes.empty() || row.layers.empty()) {
+    CARREL_ASSIGN(LayerRef layer, store.finish_layer(draft, taken->changes));
     row.layers.push_back(std::move(layer));
   } else {
     store.drop_layer(draft);
   }
   CARREL_TRY(store.records().add_snapshot(row));
-  taken.index.snapshot = row.id;
-  (void)write_index(directory.get(), "index", taken.index);
+  taken->index.snapshot = row.id;
+  (void)write_index(directory.get(), "index", taken->index);
   return row;
 }
 

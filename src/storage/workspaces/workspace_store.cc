@@ -217,6 +217,27 @@ Status WorkspaceStore::discard(const std::string& name) {
   return remove_tree_at(workspaces_.get(), gone);
 }
 
+Status WorkspaceStore::clear_stage(const UniqueFd& directory) {
+  CARREL_ASSIGN(const UniqueFd stage, open_at(directory.get(), "stage", O_RDONLY | O_DIRECTORY));
+  CARREL_ASSIGN(const std::vector<std::string> names, list_directory(stage.get()));
+  for (const std::string& name : names) {
+    CARREL_TRY(remove_tree_at(stage.get(), name));
+  }
+  return {};
+}
+
+// What somebody who was killed left beside a tree, unless somebody else is at work there.
+Status WorkspaceStore::sweep_workspace(const WorkspaceRow& row) {
+  CARREL_ASSIGN(const UniqueFd directory, open_directory(row));
+  CARREL_ASSIGN(const UniqueFd file,
+                open_at(directory.get(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    return {};
+  }
+  ::unlinkat(directory.get(), "index.new", 0);
+  return clear_stage(directory);
+}
+
 Status WorkspaceStore::sweep() {
   {
     CARREL_ASSIGN(const Held held, Held::take(layers_.get(), LOCK_EX));
@@ -240,9 +261,8 @@ Status WorkspaceStore::sweep() {
   CARREL_ASSIGN(const std::vector<std::string> workspaces, list_directory(workspaces_.get()));
   for (const std::string& name : workspaces) {
     CARREL_ASSIGN(const std::optional<WorkspaceRow> row, records_.find(name));
-    if (!row.has_value()) {
-      CARREL_TRY(remove_tree_at(workspaces_.get(), name));
-    }
+    CARREL_TRY(row.has_value() ? sweep_workspace(*row)
+                               : remove_tree_at(workspaces_.get(), name));
   }
   return {};
 }

@@ -62,6 +62,8 @@ class WorkspaceStore {
   Result<std::vector<TreeEntry>> read_changes(const LayerRef& layer);
   Result<Tree> read_tree(const std::vector<LayerRef>& layers);
 
+  // Takes away what was copied to the place beside the tree.
+  static Status clear_stage(const UniqueFd& directory);
   // Takes away what has no row. What somebody is at work on stays.
   Status sweep();
   // Removes the row and then the files. The caller has made sure that nobody uses it.
@@ -72,6 +74,7 @@ class WorkspaceStore {
       : home_(&home), records_(std::move(records)) {}
 
   Status discard(const std::string& name);
+  Status sweep_workspace(const WorkspaceRow& row);
 
   const Home* home_;
   WorkspaceRecords records_;
