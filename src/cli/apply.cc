@@ -122,8 +122,15 @@ Result<std::vector<Carry>> find_changes(const Context& context, WorkspaceTarget&
   }
   CARREL_ASSIGN(const storage::Tree before, at.store->read_tree(origin->layers));
   CARREL_ASSIGN(const storage::Tree after, storage::current_tree(*at.store, at.row));
-  return storage::judge_changes(
-      directory, choose(storage::compare_trees(before, after), chosen_paths(context)));
+  const std::vector<storage::Difference> changes = storage::compare_trees(before, after);
+  const std::vector<std::string> paths = chosen_paths(context);
+  for (const std::string& path : paths) {
+    if (!path.empty() && !before.contains(path) && !after.contains(path)) {
+      return Error{Code::kNotFound, 0, "the workspace has and had no '" + path + "'",
+                   "see 'carrel diff --from origin --names'"};
+    }
+  }
+  return storage::judge_changes(directory, choose(changes, paths));
 }
 
 // What is new comes first, then what is removed, a directory after what is in it, and last what

@@ -369,7 +369,12 @@ TEST_P(Apply, PipesAndSocketsDoNotGoBack) {
   const auto before = everything();
   EXPECT_EQ(applies(), (std::map<std::string, std::string>{{"lib/p", "it is a pipe"}}));
   EXPECT_EQ(everything(), before);
-  EXPECT_EQ(applies({"notes", "sock"}), (std::map<std::string, std::string>{{"notes", "applied"}}));
+  for (const char* unknown : {"sock", "nowhere"}) {
+    const Run refused = apply({"notes", unknown});
+    EXPECT_EQ(refused.status, 125);
+    EXPECT_TRUE(says_one_line(refused, std::string("no '") + unknown + "'")) << refused.err;
+  }
+  EXPECT_EQ(applies({"notes"}), (std::map<std::string, std::string>{{"notes", "applied"}}));
   EXPECT_FALSE(has("sock") || has("lib/p"));
 }
 

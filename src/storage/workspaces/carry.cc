@@ -93,6 +93,17 @@ std::string refusal_of(const Difference& change, const std::optional<TreeEntry>&
   return {};
 }
 
+// What root writes into somebody's directory is that one's.
+Status give_to_owner_of(int parent, int made, const std::string& path) {
+  struct stat info{};
+  if (::geteuid() != 0) {
+    return {};
+  }
+  return ::fstat(parent, &info) == 0 && ::fchown(made, info.st_uid, info.st_gid) == 0
+             ? Status{}
+             : Status{system_error("write '" + path + "'")};
+}
+
 Error carry_error(const std::string& path) { return system_error("write '" + path + "'"); }
 
 Status remove_entry(int directory, const std::string& path, EntryKind kind) {
@@ -118,6 +129,7 @@ Status write_file(WorkspaceStore& store, const WorkspaceRow& workspace, const Tr
     if (hash != node.entry.hash) {
       return Error{Code::kConflict, 0, "'" + node.entry.path + "' changed while it was read", {}};
     }
+    CARREL_TRY(give_to_owner_of(parent, copy.get(), node.entry.path));
     const mode_t mode = 0644U | ((node.entry.mode & 0100) != 0 ? 0111U : 0U);
     const mode_t mask = ::umask(0);
     ::umask(mask);
@@ -154,10 +166,15 @@ Result<UniqueFd> open_above(int directory, const std::string& path) {
   for (std::size_t slash = path.find('/'); slash != std::string::npos;
        slash = path.find('/', start)) {
     const std::string name = path.substr(start, slash - start);
-    if (::mkdirat(at.get(), name.c_str(), 0777) != 0 && errno != EEXIST) {
+    const bool made = ::mkdirat(at.get(), name.c_str(), 0777) == 0;
+    if (!made && errno != EEXIST) {
       return carry_error(path.substr(0, slash));
     }
-    CARREL_ASSIGN(at, open_at(at.get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    CARREL_ASSIGN(UniqueFd next, open_at(at.get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    if (made) {
+      CARREL_TRY(give_to_owner_of(at.get(), next.get(), path));
+    }
+    at = std::move(next);
     start = slash + 1;
   }
   return at;
@@ -250,9 +267,7 @@ Status carry_change(WorkspaceStore& store, const WorkspaceRow& workspace, int di
   CARREL_ASSIGN(const UniqueFd parent, open_above(directory, change.path));
   const std::string name = split_path(change.path).second;
   if (entry.kind == EntryKind::kDirectory) {
-    if (::mkdirat(parent.get(), name.c_str(), 0777) != 0 && errno != EEXIST) {
-      return carry_error(change.path);
-    }
+    CARREL_TRY(open_above(directory, change.path + "/"));
   } else if (entry.kind == EntryKind::kLink) {
     CARREL_TRY(make_link(parent.get(), name, entry));
   } else {

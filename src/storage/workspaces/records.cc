@@ -255,6 +255,14 @@ Result<std::vector<SnapshotRow>> WorkspaceRecords::snapshots(const std::string& 
 
 Status WorkspaceRecords::remove_snapshot(const std::string& id) {
   return in_transaction([&]() -> Status {
+    CARREL_ASSIGN(auto restoring,
+                  database_.prepare("SELECT name FROM workspaces WHERE restoring = ?"));
+    CARREL_ASSIGN(const bool needed, restoring.bind(id).step());
+    if (needed) {
+      return Error{Code::kConflict, 0,
+                   "the workspace '" + restoring.text(0) + "' is being restored to " + id,
+                   "any command that uses the workspace finishes that"};
+    }
     CARREL_TRY(run("DELETE FROM snapshot_layers WHERE snapshot = ?", {id}));
     CARREL_TRY(run("DELETE FROM snapshots WHERE id = ?", {id}));
     return forget_lost_heads();

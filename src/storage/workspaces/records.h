@@ -67,6 +67,7 @@ class WorkspaceRecords {
   Status add_snapshot(const SnapshotRow& row);
   // Of one workspace, or of all if the name is empty; the oldest first.
   Result<std::vector<SnapshotRow>> snapshots(const std::string& workspace);
+  // kConflict as long as a workspace is being restored to it.
   Status remove_snapshot(const std::string& id);
   // It is another tree from now on.
   Status set_layers(const std::string& snapshot, const std::vector<LayerRef>& layers);

@@ -131,8 +131,16 @@ Result<UniqueFd> WorkspaceStore::lock(const UniqueFd& directory) {
 Result<UniqueFd> WorkspaceStore::use(const WorkspaceRow& row, Sharing sharing) {
   CARREL_ASSIGN(const UniqueFd directory, open_directory(row));
   CARREL_ASSIGN(UniqueFd file, open_at(directory.get(), "use", O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
-  CARREL_TRY(lock_whole(file.get(), (sharing == Sharing::kShared ? LOCK_SH : LOCK_EX) | LOCK_NB,
-                        "the workspace '" + row.name + "' is in use"));
+  const int how = (sharing == Sharing::kShared ? LOCK_SH : LOCK_EX) | LOCK_NB;
+  const std::string taken = "the workspace '" + row.name + "' is in use";
+  Status locked = lock_whole(file.get(), how, taken);
+  // Somebody may just be asking who has it.
+  for (int round = 0; round < 10 && !locked.ok() && locked.error().code == Code::kConflict;
+       ++round) {
+    ::usleep(10'000);
+    locked = lock_whole(file.get(), how, taken);
+  }
+  CARREL_TRY(std::move(locked));
   return file;
 }
 
