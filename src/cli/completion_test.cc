@@ -108,8 +108,8 @@ TEST(CompletionTest, EveryScriptNamesEveryOptionThatIsOffered) {
 TEST(CompletionTest, HiddenCommandsAndPartsThatAreNotBuiltAreNotOffered) {
   for (const std::string& script : {bash_completion(), zsh_completion(), fish_completion()}) {
     EXPECT_THAT(script, Not(HasSubstr("keeper")));
-    EXPECT_THAT(script, Not(HasSubstr("--workspace")));
-    EXPECT_THAT(script, Not(HasSubstr("-l workspace")));
+    EXPECT_THAT(script, Not(HasSubstr("--tier")));
+    EXPECT_THAT(script, Not(HasSubstr("-l tier")));
   }
 }
 

@@ -46,7 +46,7 @@ TEST(HelpTest, ACommandsHelpNamesEveryOptionItOffers) {
     for (const OfferedOption& option : offered_options(row)) {
       EXPECT_THAT(text, HasSubstr("--" + std::string(option.name)));
     }
-    EXPECT_THAT(text, Not(HasSubstr("--workspace")));
+    EXPECT_THAT(text, Not(HasSubstr("--tier")));
   }
 }
 

@@ -58,7 +58,7 @@ TEST(ManPageTest, NamesEveryCommandAndEverySetting) {
     }
   }
   EXPECT_THAT(page, HasSubstr("memory_limit"));
-  EXPECT_THAT(page, Not(HasSubstr("\\-\\-workspace")));
+  EXPECT_THAT(page, Not(HasSubstr("\\-\\-tier")));
 }
 
 TEST(ManPageTest, FormatsWithoutWarnings) {

@@ -49,13 +49,13 @@ TEST(OptionsTest, EveryCommandHasHelpJsonAndConfig) {
 }
 
 TEST(OptionsTest, WhatIsNotBuiltIsTakenButNotOffered) {
-  const policy::Setting& workspace = *policy::find_setting("workspace");
-  EXPECT_TRUE(takes_setting(command(CommandId::kRun), workspace));
+  const policy::Setting& tier = *policy::find_setting("tier");
+  EXPECT_TRUE(takes_setting(command(CommandId::kRun), tier));
   for (const OfferedOption& offered : offered_options(command(CommandId::kRun))) {
-    EXPECT_NE(offered.name, "workspace");
+    EXPECT_NE(offered.name, "tier");
   }
   EXPECT_FALSE(takes_setting(command(CommandId::kRun), *policy::find_setting("network_enabled")));
-  EXPECT_FALSE(takes_setting(command(CommandId::kList), workspace));
+  EXPECT_FALSE(takes_setting(command(CommandId::kList), tier));
 }
 
 TEST(OptionsTest, WordsAreSplitAtSpaces) {
