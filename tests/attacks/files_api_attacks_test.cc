@@ -336,11 +336,12 @@ TEST_P(FilesApiAttack, AWorkerHasTheRightsAndLimitsOfTheSandbox) {
   EXPECT_EQ(file(id, "write", {"/etc/evil"}, "x").status, 125);
   EXPECT_EQ(file(id, "write", {"/proc/sys/kernel/hostname"}, "x").status, 125);
   // The worker's process, seen from inside: it has what all have, and cannot be looked into.
-  const std::string count = "ls -d /proc/[0-9]* | wc -l";
-  const int before = std::atoi(sh(id, count).out.c_str());
+  const auto count = [&] { return sh(id, "set -- /proc/[0-9]*; echo $#").out; };
+  // The guest, the spawner, and the shell with its minder.
+  ASSERT_TRUE(eventually(seconds(5), [&] { return count() == "4\n"; })) << count();
   Process watch(launch({"file", "watch", "--json", id, "."}));
   ASSERT_TRUE(watch.wait_for_output("watching", seconds(10))) << watch.err();
-  EXPECT_EQ(std::atoi(sh(id, count).out.c_str()), before + 2);
+  EXPECT_TRUE(eventually(seconds(5), [&] { return count() == "6\n"; })) << count();
   EXPECT_EQ(sh(id,
                "grep -h -e ^Uid: -e ^Seccomp: -e ^NoNewPrivs: -e ^CapEff: -e ^CapBnd: "
                "/proc/[0-9]*/status | sort -u | wc -l; "
@@ -349,8 +350,7 @@ TEST_P(FilesApiAttack, AWorkerHasTheRightsAndLimitsOfTheSandbox) {
             "5\n0\n");
   watch.send(SIGKILL);
   watch.wait(seconds(5));
-  EXPECT_TRUE(
-      eventually(seconds(5), [&] { return std::atoi(sh(id, count).out.c_str()) == before; }));
+  EXPECT_TRUE(eventually(seconds(5), [&] { return count() == "4\n"; })) << count();
 }
 
 }  // namespace
