@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -146,13 +147,16 @@ void order_changes(std::vector<Carry>& carries) {
                           change.after->entry.kind != storage::EntryKind::kDirectory;
     return replaces ? 2 : 0;
   };
-  std::stable_sort(carries.begin(), carries.end(),
-                   [&](const Carry& a, const Carry& b) { return rank(a) < rank(b); });
-  const auto is = [&](int wanted) {
-    return std::find_if(carries.begin(), carries.end(),
-                        [&](const Carry& carry) { return rank(carry) >= wanted; });
-  };
-  std::reverse(is(1), is(2));
+  std::vector<Carry> ordered;
+  for (int wanted = 0; wanted < 3; ++wanted) {
+    const std::size_t start = ordered.size();
+    std::copy_if(carries.begin(), carries.end(), std::back_inserter(ordered),
+                 [&](const Carry& carry) { return rank(carry) == wanted; });
+    if (wanted == 1) {
+      std::reverse(ordered.begin() + static_cast<std::ptrdiff_t>(start), ordered.end());
+    }
+  }
+  carries = std::move(ordered);
 }
 
 }  // namespace
