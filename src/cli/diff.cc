@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -140,6 +141,20 @@ Json difference_json(const Difference& difference, const FileDiff& diff) {
   return object;
 }
 
+// A line of a file: as it is for programs, and on a terminal without what that would obey.
+std::string line_text(std::string_view line) {
+  static const bool terminal = ::isatty(STDOUT_FILENO) != 0;
+  if (!terminal) {
+    return std::string(line);
+  }
+  std::string shown;
+  for (std::size_t tab = line.find('\t'); tab != std::string_view::npos; tab = line.find('\t')) {
+    shown += printable(line.substr(0, tab)) + '\t';
+    line.remove_prefix(tab + 1);
+  }
+  return shown + printable(line);
+}
+
 // In the form that `git apply` and `patch -p1` read.
 std::string difference_text(const Difference& difference, const FileDiff& diff) {
   const std::string old_path = printable(difference.from.empty() ? difference.path : difference.from);
@@ -186,7 +201,7 @@ std::string difference_text(const Difference& difference, const FileDiff& diff) 
     for (const Hunk::Line& line : hunk.lines) {
       const bool ended = line.text.ends_with('\n');
       const std::string_view shown(line.text.data(), line.text.size() - (ended ? 1 : 0));
-      text += line.kind + printable(shown) + (ended ? "\n" : "\n\\ No newline at end of file\n");
+      text += line.kind + line_text(shown) + (ended ? "\n" : "\n\\ No newline at end of file\n");
     }
   }
   return text;
@@ -195,7 +210,8 @@ std::string difference_text(const Difference& difference, const FileDiff& diff) 
 // The tree that a word names, or what it is when none was given.
 Result<storage::Tree> tree_at(WorkspaceTarget& at, const std::optional<std::string_view>& named) {
   if (named.has_value()) {
-    CARREL_ASSIGN(const storage::SnapshotRow row, at.store->find_snapshot("", std::string(*named)));
+    CARREL_ASSIGN(const storage::SnapshotRow row,
+                  at.store->find_snapshot(at.row.name, std::string(*named)));
     return at.store->read_tree(row.layers);
   }
   return storage::current_tree(*at.store, at.row);

@@ -38,7 +38,9 @@ Result<std::string> snapshot_apart(const std::string& named) {
     Result<storage::SnapshotRow> taken = Error{};
     if (target.ok()) {
       WorkspaceTarget& at = **target;
-      taken = storage::take_snapshot(*at.store, at.row, "", *at.writers);
+      auto alone = keep_runs_away(at);
+      taken = alone.ok() ? storage::take_snapshot(*at.store, at.row, "", *at.writers)
+                         : Result<storage::SnapshotRow>(alone.error());
     } else {
       taken = target.error();
     }
@@ -97,8 +99,9 @@ Result<std::string> make_fork(const Context& context, storage::Home& home,
   request.spec.workspace_use = policy::WorkspaceUse::kAlone;
   request.name = std::string(context.arguments.value(OptionId::kName).value_or(""));
   std::optional<native::UsedWorkspace> workspace;
-  CARREL_TRY(add_workspace(home, request.spec, request.trees, workspace));
-  auto id = native::create_sandbox(home, std::move(request));
+  Status used = add_workspace(home, request.spec, request.trees, workspace);
+  auto id = used.ok() ? native::create_sandbox(home, std::move(request))
+                      : Result<std::string>(used.error());
   if (!id.ok()) {
     (void)store.remove(row.name);
   }

@@ -29,6 +29,10 @@ int snapshot_command(const Context& context) {
     return fail(context, target.error());
   }
   WorkspaceTarget& at = **target;
+  auto alone = keep_runs_away(at);
+  if (!alone.ok()) {
+    return fail(context, alone.error());
+  }
   auto taken = storage::take_snapshot(
       *at.store, at.row, std::string(context.arguments.value(OptionId::kSnapshotName).value_or("")),
       *at.writers);
@@ -45,7 +49,11 @@ int restore_command(const Context& context) {
     return fail(context, target.error());
   }
   WorkspaceTarget& at = **target;
-  auto snapshot = at.store->find_snapshot("", std::string(context.arguments.operands[1]));
+  auto alone = keep_runs_away(at);
+  if (!alone.ok()) {
+    return fail(context, alone.error());
+  }
+  auto snapshot = at.store->find_snapshot(at.row.name, std::string(context.arguments.operands[1]));
   if (!snapshot.ok()) {
     return fail(context, snapshot.error());
   }

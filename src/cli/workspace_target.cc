@@ -92,6 +92,10 @@ Result<std::vector<storage::BoxRecord>> boxes_with(const storage::Home& home,
   return boxes;
 }
 
+Result<UniqueFd> keep_runs_away(WorkspaceTarget& target) {
+  return target.store->use(target.row, storage::WorkspaceStore::Sharing::kAlone);
+}
+
 Result<std::unique_ptr<WorkspaceTarget>> open_workspace_target(const std::string& named) {
   CARREL_ASSIGN(storage::Home home, storage::Home::open());
   auto target = std::make_unique<WorkspaceTarget>(std::move(home));

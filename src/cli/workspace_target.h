@@ -31,6 +31,9 @@ struct WorkspaceTarget {
 // was interrupted is finished first. Changes what this process may do: see storage/…/rights.h.
 Result<std::unique_ptr<WorkspaceTarget>> open_workspace_target(const std::string& named);
 
+// Makes sure that no `run` is in it: those cannot be made to stand still, and hold it until they end.
+Result<UniqueFd> keep_runs_away(WorkspaceTarget& target);
+
 // Opens the workspace that a spec names, if it names one, and adds its tree.
 Status add_workspace(const storage::Home& home, const policy::Spec& spec,
                      std::vector<native::GivenTree>& trees,

@@ -22,6 +22,7 @@ constexpr std::uint64_t kQuickUs = 20'000;
 constexpr std::uint64_t kWalkUs = 2'000'000;
 constexpr std::uint64_t kLeastGrowth = 1U << 20;
 constexpr int kDeepest = 200;
+constexpr std::uint64_t kMostEntries = 1U << 20;
 
 std::uint64_t bytes_of(const struct stat& info) {
   std::uint64_t bytes = static_cast<std::uint64_t>(info.st_blocks) * 512;
@@ -32,7 +33,9 @@ std::uint64_t bytes_of(const struct stat& info) {
 struct Walk {
   dev_t device = 0;
   std::uint64_t bytes = 0;
-  bool too_deep = false;
+  std::uint64_t entries = 0;
+  std::uint64_t most = 0;  // entries; a walk through more of them would keep the guest too long
+  bool too_much = false;
 };
 
 // What the owner cannot look into would hide its size: it is opened for the moment.
@@ -59,11 +62,11 @@ void walk_directory(int fd, int depth, Walk& walk) {
       continue;
     }
     walk.bytes += bytes_of(info);
-    if (!S_ISDIR(info.st_mode)) {
-      continue;
+    if (++walk.entries > walk.most || depth >= kDeepest) {
+      walk.too_much = true;
+      break;
     }
-    if (depth >= kDeepest) {
-      walk.too_deep = true;
+    if (!S_ISDIR(info.st_mode)) {
       continue;
     }
     int next = open_directory(fd, entry->d_name, info.st_mode);
@@ -73,6 +76,9 @@ void walk_directory(int fd, int depth, Walk& walk) {
     walk_directory(next, depth + 1, walk);
     if ((info.st_mode & 0500) != 0500) {
       fchmodat(fd, entry->d_name, info.st_mode & 07777, 0);
+    }
+    if (walk.too_much) {
+      break;
     }
   }
   closedir(directory);
@@ -98,9 +104,12 @@ void add_nameless(Walk& walk) {
   });
 }
 
-// How much the workspace takes; at a depth that nobody needs, more than any limit.
-std::uint64_t look_at_workspace() {
+// How much the workspace takes. With more files than a tmpfs of that size could have, or at a depth
+// that nobody needs, more than its limit.
+std::uint64_t look_at_workspace(std::uint64_t limit) {
   Walk walk;
+  std::uint64_t pages = limit / 4096;
+  walk.most = pages < 1024 ? 1024 : pages > kMostEntries ? kMostEntries : pages;
   struct stat info{};
   int top = openat(AT_FDCWD, kWorkspace, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (top < 0 || fstat(top, &info) != 0) {
@@ -109,7 +118,7 @@ std::uint64_t look_at_workspace() {
   walk.device = info.st_dev;
   walk_directory(top, 0, walk);
   add_nameless(walk);
-  return walk.too_deep ? UINT64_MAX : walk.bytes;
+  return walk.too_much && walk.bytes <= limit ? limit + 1 : walk.bytes;
 }
 
 std::uint64_t room_left() {
@@ -135,7 +144,7 @@ bool watch_disk(Guest& guest, std::uint64_t now) {
     return true;
   }
   const bool first = watch.walk_us == 0;
-  watch.used = look_at_workspace();
+  watch.used = look_at_workspace(limit);
   watch.room = room;
   // A large workspace takes its time: most of it is left to others.
   const std::uint64_t cost = now_us() - now;
@@ -151,7 +160,7 @@ bool watch_disk(Guest& guest, std::uint64_t now) {
   } else if (watch.used > watch.kept) {
     flag_running(guest, protocol::kExitDiskLimit);
     kill(-1, SIGKILL);
-    watch.used = look_at_workspace();
+    watch.used = look_at_workspace(limit);
     watch.kept = watch.used + kLeastGrowth;
     watch.room = room_left();
   }

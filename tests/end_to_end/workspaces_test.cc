@@ -114,6 +114,7 @@ TEST_P(Workspaces, OneRunAtATimeHasOne) {
   EXPECT_EQ(refused.status, 125);
   EXPECT_TRUE(says_one_line(refused, "the workspace 'w' is in use")) << refused.err;
   EXPECT_EQ(carrel({"workspace", "rm", "w"}).status, 125);
+  EXPECT_TRUE(says_one_line(carrel({"snapshot", "w"}), "the workspace 'w' is in use"));
   running.send(SIGKILL);
   running.wait(std::chrono::seconds(5));
   EXPECT_EQ(in("w", "ls").out, "here\n");
@@ -142,6 +143,9 @@ TEST_P(Workspaces, R57_WhoMakesOneTooLargeIsEnded) {
   EXPECT_EQ(cleaned.status, 0) << "one may clean up: " << cleaned.err;
   EXPECT_LT(std::stoi(cleaned.out), 150);
   EXPECT_EQ(bash("head -c 50M /dev/zero > one", small).status, 128 + SIGXFSZ);
+  const Run many = bash("for i in $(seq 100000); do > e$i; done; sleep 5", small);
+  EXPECT_EQ(many.status, 137) << "the number of files counts, too";
+  EXPECT_EQ(bash("find . -name 'e*' -delete; ls", small).out, "one\n");
   // What a command left behind is seen, too, and files without a name.
   const Box box(GetParam(), small);
   does(box, "rm -f *; (for i in $(seq 300); do head -c 1M /dev/zero > g$i; sleep 0.02; done) & :");
@@ -188,14 +192,28 @@ TEST_P(Workspaces, SnapshotCanBeShownAndRestored) {
   expect_whole();
 }
 
+TEST_P(Workspaces, ANameOfASnapshotIsOneOfItsWorkspace) {
+  for (const char* name : {"a", "b"}) {
+    in(name, std::string("echo ") + name + " > f");
+    says({"snapshot", name, "--name", "first"});
+    in(name, "echo changed > f");
+  }
+  EXPECT_EQ(object({"diff", "b", "--from", "first"})["changes"][0]["hunks"][0]["lines"],
+            (json{"-b\n", "+changed\n"}));
+  says({"restore", "b", "first"});
+  EXPECT_EQ(in("b", "cat f").out, "b\n");
+  EXPECT_EQ(in("a", "cat f").out, "changed\n");
+  EXPECT_TRUE(says_one_line(carrel({"workspace", "forget", "first"}), "more than one snapshot"));
+}
+
 TEST_P(Workspaces, DiffIsReadByGit) {
   const Box box(GetParam(), {"--workspace", "w"});
-  does(box, "printf 'a\\nb\\nc' > text; echo gone > gone; mkdir d; seq 100 > d/numbers");
+  does(box, "printf 'x:\\n\\ttab\\xff\\n' > Makefile; printf 'a\\nb\\nc' > text; echo gone > gone; mkdir d; seq 100 > d/numbers");
   says({"snapshot", "w"});
   const std::string copy = place().home(GetParam()) + "/copy";
   const std::string tree = place().home(GetParam()) + "/workspaces/w/tree";
   fs::copy(tree, copy, fs::copy_options::recursive);
-  does(box, "printf 'a\\nB\\nc\\n' > text; rm gone; sed -i 's/^50$/fifty/' d/numbers; echo n > d/new");
+  does(box, "printf 'x:\\n\\tother\\xff\\n' > Makefile; printf 'a\\nB\\nc\\n' > text; rm gone; sed -i 's/^50$/fifty/' d/numbers; echo n > d/new");
   const std::string patch = file("patch", carrel({"diff", "w"}).out);
   const std::string script = "cd " + copy + " && git apply --whitespace=nowarn " + patch +
                              " && diff -r " + tree + " " + copy;

@@ -19,13 +19,6 @@ namespace {
 
 using storage::WorkspaceStore;
 
-// Nobody runs in it: that was made sure of.
-class Nobody : public storage::Writers {
- public:
-  Status freeze() override { return {}; }
-  void thaw() override {}
-};
-
 // A long-lived sandbox that has it and does not share it, or is not to.
 Status check_boxes(const storage::Home& home, const policy::Spec& spec) {
   CARREL_ASSIGN(storage::State state, storage::State::open(home));
@@ -81,7 +74,7 @@ Result<UsedWorkspace> use_workspace(const storage::Home& home, const policy::Spe
                                              : WorkspaceStore::Sharing::kAlone));
   CARREL_ASSIGN(row, store.find(row.name));
   if (!row.restoring.empty()) {
-    Nobody nobody;
+    storage::NoWriters nobody;  // runs in it: that was made sure of
     CARREL_TRY(storage::finish_restore(store, row, nobody));
   }
   CARREL_TRY(store.records().touch(row.name));

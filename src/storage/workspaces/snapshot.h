@@ -19,6 +19,13 @@ class Writers {
   virtual void thaw() = 0;
 };
 
+// Nobody writes.
+class NoWriters : public Writers {
+ public:
+  Status freeze() override { return {}; }
+  void thaw() override {}
+};
+
 // Takes a snapshot of a workspace and returns it: what it says is on disk. The writers stand still
 // while the tree is read and not longer.
 Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& workspace,

@@ -8,13 +8,6 @@ namespace carrel::storage {
 
 namespace {
 
-// Nobody has it yet.
-class Nobody : public Writers {
- public:
-  Status freeze() override { return {}; }
-  void thaw() override {}
-};
-
 // The copy as a layer, and the snapshot that will be that.
 Status take(WorkspaceStore& store, const WorkspaceSource& source,
             const WorkspaceStore::Draft& draft, SnapshotRow& snapshot) {
@@ -40,7 +33,7 @@ Status fill(WorkspaceStore& store, const WorkspaceRow& row, const SnapshotRow& s
   CARREL_ASSIGN(const UniqueFd directory, store.open_directory(row));
   CARREL_ASSIGN(const UniqueFd lock, store.lock(directory));
   CARREL_ASSIGN(const WorkspaceRow now, store.find(row.name));
-  Nobody nobody;
+  NoWriters nobody;  // has it yet
   return finish_restore(store, now, nobody);
 }
 

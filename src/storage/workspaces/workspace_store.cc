@@ -146,24 +146,31 @@ Result<UniqueFd> WorkspaceStore::use(const WorkspaceRow& row, Sharing sharing) {
 
 Result<SnapshotRow> WorkspaceStore::find_snapshot(const std::string& workspace,
                                                   const std::string& named) {
-  CARREL_ASSIGN(std::vector<SnapshotRow> rows, records_.snapshots(workspace));
-  const SnapshotRow* found = nullptr;
+  CARREL_ASSIGN(const std::vector<SnapshotRow> rows, records_.snapshots(""));
+  std::vector<const SnapshotRow*> found;
   for (const SnapshotRow& row : rows) {
-    if (row.id == named || (!row.name.empty() && row.name == named)) {
+    if (row.id == named) {
       return row;
     }
-    if (!named.empty() && row.id.starts_with(named)) {
-      if (found != nullptr) {
-        return Error{Code::kInvalid, 0, "more than one snapshot begins with '" + named + "'", {}};
-      }
-      found = &row;
+    // CRITICAL: another workspace may have a snapshot of the same name.
+    const bool own = workspace.empty() || row.workspace == workspace;
+    if (own && !named.empty() && (row.name == named || row.id.starts_with(named))) {
+      found.push_back(&row);
     }
   }
-  if (found == nullptr) {
+  // A name wins over the beginning of an id.
+  if (std::any_of(found.begin(), found.end(), [&](const auto* row) { return row->name == named; })) {
+    std::erase_if(found, [&](const SnapshotRow* row) { return row->name != named; });
+  }
+  if (found.empty()) {
     return Error{Code::kNotFound, 0, "Snapshot " + named + " not found",
                  "see 'carrel workspace history'"};
   }
-  return *found;
+  if (found.size() > 1) {
+    return Error{Code::kInvalid, 0, "more than one snapshot is called '" + named + "'",
+                 "give the whole id"};
+  }
+  return *found.front();
 }
 
 Result<WorkspaceStore::Draft> WorkspaceStore::make_layer() {

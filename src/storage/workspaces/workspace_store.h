@@ -42,8 +42,8 @@ class WorkspaceStore {
   // The mark of somebody who runs in it, for as long as it is open. kConflict.
   Result<UniqueFd> use(const WorkspaceRow& row, Sharing sharing);
 
-  // The snapshot that a person means: its id, the beginning of it, or its name; of that workspace,
-  // or of any if the name is empty.
+  // The snapshot that a person means: its id or, of that workspace (of any, if it is empty), its name
+  // or the beginning of its id. One that could be several is an error.
   Result<SnapshotRow> find_snapshot(const std::string& workspace, const std::string& named);
 
   // An empty directory for a layer, which nobody sweeps away as long as it is open.

@@ -17,8 +17,8 @@
 
 namespace carrel::storage {
 
-// Nobody writes: the test does nothing else meanwhile.
-class NoWriters : public Writers {
+// Counts who stands still; the test does nothing else meanwhile.
+class CountedWriters : public Writers {
  public:
   Status freeze() override {
     ++frozen;
@@ -116,7 +116,7 @@ class WorkspacesTest : public ::testing::Test {
   std::string root_;
   std::optional<Home> home_;
   std::optional<WorkspaceStore> store_;
-  NoWriters writers_;
+  CountedWriters writers_;
 };
 
 }  // namespace carrel::storage
