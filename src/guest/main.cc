@@ -10,6 +10,7 @@
 
 #include <string_view>
 
+#include "guest/captive.h"
 #include "guest/command.h"
 #include "guest/helper.h"
 #include "guest/lockdown.h"
@@ -125,7 +126,8 @@ int run() {
     give_up(failure);
   }
   built = take_descriptors(guest, boot_frame, failure) &&
-          (nursery || helper.enter_network(failure)) && set_up_identity(guest.boot, failure) &&
+          (nursery || helper.enter_network(failure)) && make_captive(guest.boot, failure) &&
+          set_up_identity(guest.boot, failure) &&
           prepare_landlock(guest.boot, guest.root, guest.ruleset, failure) &&
           (nursery || helper.end(failure)) && is_top(failure) &&
           lock_in(guest.boot, guest.root, guest.clocks, failure);

@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "guest/captive.h"
 #include "guest/command.h"
 #include "guest/runtime.h"
 #include "guest/shell.h"
@@ -275,6 +276,8 @@ bool take_frame(Guest& guest, std::uint32_t index, const FrameHeader& header,
         end_standstill(guest);
       }
       return reader.finished();
+    case FrameType::kNetwork:
+      return reader.finished() && hand_out_sockets(guest, index, header.channel);
     case FrameType::kDetach:
       if (index == 0 && header.channel == 0) {
         guest.released = true;

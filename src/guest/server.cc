@@ -40,10 +40,10 @@ void adopt(Guest& guest, int fd) {
   close(fd);
 }
 
-// The connection is over. Commands go on; in a one-shot sandbox everything ends with it.
+// The connection is over. Commands go on; a one-shot sandbox ends with that of its maker.
 void drop(Guest& guest, std::uint32_t index) {
   // The maker leaves only after it has stored what it made; before that the sandbox is nobody's.
-  if (guest.one_shot() || (index == 0 && !guest.released)) {
+  if (index == 0 && (guest.one_shot() || !guest.released)) {
     _exit(0);
   }
   for (std::uint32_t i = 0; i < kMaxCommands; ++i) {

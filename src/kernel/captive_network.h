@@ -1,19 +1,15 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "kernel/captive_ports.h"
 
 // A network namespace from which nothing leaves: it has a loopback interface only, every address is
 // local to it, and what a program sends to the world arrives at sockets that were born in it and are
 // held by somebody outside. What is here is data for netlink; whoever is in the namespace sends it.
 namespace carrel::kernel {
 
-// Where connections and lookups arrive, at 127.0.0.1 and ::1.
-inline constexpr std::uint16_t kCaptiveTcpPort = 61001;
-inline constexpr std::uint16_t kCaptiveDnsPort = 61053;
-// Where a program finds a proxy if it insists on one, at 127.0.0.1.
-inline constexpr std::uint16_t kCaptiveProxyPort = 3128;
 // Addresses of the namespace's own, without which libraries would believe that there is no network.
 inline constexpr std::string_view kCaptiveAddress = "10.255.0.2";
 inline constexpr std::string_view kCaptiveAddress6 = "fd63:6172:7265::2";

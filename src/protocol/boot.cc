@@ -121,6 +121,9 @@ void write_boot(Writer& writer, const Boot& boot) {
   write_list(writer, boot.writable);
   writer.bytes(boot.guest_filter);
   writer.bytes(boot.workload_filter);
+  writer.bytes(boot.routes);
+  writer.bytes(boot.routes6);
+  writer.bytes(boot.rules);
 }
 
 bool parse_boot(std::string_view payload, Boot& boot) {
@@ -146,6 +149,9 @@ bool parse_boot(std::string_view payload, Boot& boot) {
   boot.writable = read_list(reader);
   boot.guest_filter = reader.bytes(kMaxFilter);
   boot.workload_filter = reader.bytes(kMaxFilter);
+  boot.routes = reader.bytes(kMaxNetlink);
+  boot.routes6 = reader.bytes(kMaxNetlink);
+  boot.rules = reader.bytes(kMaxNetlink);
   return reader.finished() && boot.id.size() == kIdSize &&
          (boot.flags & ~std::uint32_t{kBootAllFlags}) == 0 &&
          boot.own_join_descriptors <= kMaxJoin && boot.join_descriptors <= kMaxJoin &&
@@ -154,7 +160,7 @@ bool parse_boot(std::string_view payload, Boot& boot) {
          boot.outer_gid != 0 && boot.processes != 0 &&
          boot.open_files != 0 && boot.lease_ms <= kMaxTimeoutMs && !boot.guest_filter.empty() &&
          boot.guest_filter.size() % 8 == 0 && !boot.workload_filter.empty() &&
-         boot.workload_filter.size() % 8 == 0;
+         boot.workload_filter.size() % 8 == 0 && boot.routes.empty() == boot.rules.empty();
 }
 
 }  // namespace carrel::protocol

@@ -16,6 +16,7 @@ namespace carrel::protocol {
 inline constexpr std::size_t kMaxSteps = 40'000;  // each thing that is hidden in a tree is one
 inline constexpr std::size_t kMaxPlan = 3U << 20;  // the source text of `carrel code` is in it
 inline constexpr std::size_t kMaxFilter = 32U << 10;
+inline constexpr std::size_t kMaxNetlink = 16U << 10;
 inline constexpr std::size_t kMaxTmpfs = 4;
 inline constexpr std::size_t kMaxJoin = 12;  // as many as there are kinds of control groups
 inline constexpr std::size_t kMaxBootDescriptors = 1 + 2 * kMaxJoin;  // and the listener
@@ -162,6 +163,11 @@ struct Boot {
   StringList writable;               // the paths below which a command may write
   std::string_view guest_filter;     // sock_filter arrays
   std::string_view workload_filter;
+  // Netlink messages that make a captive network (kernel/captive_network.h); empty: the sandbox has
+  // none. Those for IPv6 are left out where the kernel has no IPv6.
+  std::string_view routes;
+  std::string_view routes6;
+  std::string_view rules;
 };
 
 void write_boot(Writer& writer, const Boot& boot);

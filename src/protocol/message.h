@@ -108,6 +108,21 @@ struct CommandRow {
 void write_command_row(Writer& writer, const CommandRow& row);
 bool parse_command_row(std::string_view payload, CommandRow& row);
 
+// The sockets of a captive network (kernel/captive_network.h), each in both families but the last.
+enum NetworkSocket : std::uint32_t {
+  kTcpSocket = 0,
+  kTcpSocket6 = 1,
+  kDnsSocket = 2,  // datagrams
+  kDnsSocket6 = 3,
+  kDnsStream = 4,
+  kDnsStream6 = 5,
+  kProxySocket = 6,
+  kNetworkSockets = 7,
+};
+// Those that every kernel with a captive network has.
+inline constexpr std::uint32_t kNeededSockets =
+    1U << kTcpSocket | 1U << kDnsSocket | 1U << kDnsStream | 1U << kProxySocket;
+
 // Why the guest does not do what was asked.
 enum class Refusal : std::uint32_t {
   kBadRequest = 1,  // the frame is malformed: a bug or an attack

@@ -1,0 +1,196 @@
+#include "guest/captive.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/netlink.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <span>
+
+#include "kernel/captive_ports.h"
+#include "protocol/message.h"
+
+namespace carrel::guest {
+
+namespace {
+
+using protocol::FrameType;
+
+constexpr int kBacklog = 512;
+
+// Sends the messages and reads the first answer: 0 or a negative errno.
+int tell_kernel(int protocol, std::string_view messages) {
+  int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol);
+  if (fd < 0) {
+    return -errno;
+  }
+  int result = 0;
+  char answer[1024];
+  ssize_t n = -1;
+  if (send(fd, messages.data(), messages.size(), 0) != static_cast<ssize_t>(messages.size()) ||
+      (n = recv(fd, answer, sizeof answer, 0)) < 0) {
+    result = -errno;
+  } else {
+    struct nlmsghdr head{};
+    struct nlmsgerr error{};
+    if (n < static_cast<ssize_t>(sizeof head + sizeof error)) {
+      result = -EBADMSG;
+    } else {
+      memcpy(&head, answer, sizeof head);
+      memcpy(&error, answer + sizeof head, sizeof error);
+      result = head.nlmsg_type == NLMSG_ERROR ? error.error : -EBADMSG;
+    }
+  }
+  close(fd);
+  return result;
+}
+
+bool has_ipv6() {
+  int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  struct sockaddr_in6 loopback{};
+  loopback.sin6_family = AF_INET6;
+  loopback.sin6_addr = IN6ADDR_LOOPBACK_INIT;
+  bool has = fd >= 0 && bind(fd, reinterpret_cast<struct sockaddr*>(&loopback),
+                             sizeof loopback) == 0;
+  if (fd >= 0) {
+    close(fd);
+  }
+  return has;
+}
+
+struct Kind {
+  int family;
+  int type;
+  std::uint16_t port;
+};
+
+// In the order of NetworkSocket.
+constexpr Kind kKinds[protocol::kNetworkSockets] = {
+    {AF_INET, SOCK_STREAM, kernel::kCaptiveTcpPort},
+    {AF_INET6, SOCK_STREAM, kernel::kCaptiveTcpPort},
+    {AF_INET, SOCK_DGRAM, kernel::kCaptiveDnsPort},
+    {AF_INET6, SOCK_DGRAM, kernel::kCaptiveDnsPort},
+    {AF_INET, SOCK_STREAM, kernel::kCaptiveDnsPort},
+    {AF_INET6, SOCK_STREAM, kernel::kCaptiveDnsPort},
+    {AF_INET, SOCK_STREAM, kernel::kCaptiveProxyPort},
+};
+
+// A descriptor or a negative errno.
+int make_socket(const Kind& kind) {
+  int fd = socket(kind.family, kind.type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) {
+    return -errno;
+  }
+  // Connections of an earlier holder may still be around. Two sockets for datagrams could be bound
+  // to one port with this.
+  int yes = 1;
+  if (kind.type == SOCK_STREAM) {
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  }
+  struct sockaddr_in four{};
+  four.sin_family = AF_INET;
+  four.sin_port = htons(kind.port);
+  four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  struct sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  six.sin6_port = htons(kind.port);
+  six.sin6_addr = IN6ADDR_LOOPBACK_INIT;
+  bool made = kind.family == AF_INET
+                  ? bind(fd, reinterpret_cast<struct sockaddr*>(&four), sizeof four) == 0
+                  : bind(fd, reinterpret_cast<struct sockaddr*>(&six), sizeof six) == 0;
+  if (!made || (kind.type == SOCK_STREAM && listen(fd, kBacklog) != 0)) {
+    int result = -errno;
+    close(fd);
+    return result;
+  }
+  return fd;
+}
+
+struct Sockets {
+  int descriptors[protocol::kNetworkSockets];
+  std::size_t count = 0;
+  std::uint32_t present = 0;
+
+  ~Sockets() {
+    for (std::size_t i = 0; i < count; ++i) {
+      close(descriptors[i]);
+    }
+  }
+};
+
+// 0 or a negative errno.
+int make_sockets(Sockets& sockets) {
+  for (std::uint32_t i = 0; i < protocol::kNetworkSockets; ++i) {
+    int fd = make_socket(kKinds[i]);
+    if (fd >= 0) {
+      sockets.descriptors[sockets.count++] = fd;
+      sockets.present |= 1U << i;
+    } else if ((protocol::kNeededSockets & 1U << i) != 0) {
+      return fd;
+    }
+  }
+  return 0;
+}
+
+// Whether the whole frame went out, with the descriptors.
+bool send_sockets(int client, std::span<unsigned char> frame, const Sockets& sockets) {
+  struct iovec data{frame.data(), frame.size()};
+  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof sockets.descriptors)] = {};
+  struct msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = static_cast<socklen_t>(CMSG_SPACE(sockets.count * sizeof(int)));
+  struct cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = static_cast<socklen_t>(CMSG_LEN(sockets.count * sizeof(int)));
+  memcpy(CMSG_DATA(header), sockets.descriptors, sockets.count * sizeof(int));
+  return sendmsg(client, &message, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(frame.size());
+}
+
+}  // namespace
+
+bool make_captive(const protocol::Boot& boot, Failure& failure) {
+  if (boot.rules.empty()) {
+    return true;
+  }
+  int result = tell_kernel(NETLINK_ROUTE, boot.routes);
+  if (result == 0 && has_ipv6()) {
+    result = tell_kernel(NETLINK_ROUTE, boot.routes6);
+  }
+  if (result != 0) {
+    return failure.at("route", "the sandbox's network to itself", result);
+  }
+  // CRITICAL: without the rules connections would go nowhere, but datagrams would not be refused.
+  result = tell_kernel(NETLINK_NETFILTER, boot.rules);
+  return result == 0 || failure.at("load", "the rules of the sandbox's network (nftables)", result);
+}
+
+bool hand_out_sockets(Guest& guest, std::uint32_t client, std::uint32_t channel) {
+  Client& connection = guest.clients[client];
+  // The answer goes out at once or never: nothing may be waiting before it.
+  if (guest.boot.rules.empty() || connection.has_output()) {
+    return false;
+  }
+  Sockets sockets;
+  int result = make_sockets(sockets);
+  unsigned char frame[protocol::kHeaderSize + 8];
+  protocol::Writer writer(std::span<unsigned char>(frame).subspan(protocol::kHeaderSize));
+  writer.u32(static_cast<std::uint32_t>(-result));
+  writer.u32(result == 0 ? sockets.present : 0);
+  if (result != 0) {
+    return connection.send(channel, FrameType::kNetworkSockets,
+                           {reinterpret_cast<const char*>(frame) + protocol::kHeaderSize, 8});
+  }
+  protocol::write_header(
+      {8, channel, FrameType::kNetworkSockets},
+      std::span<unsigned char, protocol::kHeaderSize>(frame, protocol::kHeaderSize));
+  return send_sockets(connection.fd(), frame, sockets);
+}
+
+}  // namespace carrel::guest
