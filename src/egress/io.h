@@ -1,0 +1,62 @@
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "egress/loop.h"
+#include "egress/parsed.h"
+#include "policy/address_class.h"
+
+namespace carrel::egress {
+
+// How many bytes came; 0 at the end of the stream, and a negative errno otherwise.
+Task<std::ptrdiff_t> read_some(Watched& from, std::span<std::uint8_t> buffer,
+                               Deadline deadline = kNever);
+// Whether all of it was taken.
+Task<bool> write_whole(Watched& to, Bytes bytes, Deadline deadline = kNever);
+inline Bytes bytes_of(std::string_view text) {
+  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+}
+
+// An address for the kernel.
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+
+  static SocketAddress of(const policy::IpAddress& address, std::uint16_t port);
+  // Nothing: it is of no internet family.
+  [[nodiscard]] std::optional<policy::IpAddress> address() const;
+  [[nodiscard]] std::uint16_t port() const;
+  [[nodiscard]] const sockaddr* get() const {
+    return reinterpret_cast<const sockaddr*>(&storage);
+  }
+  [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+// A socket for that address that does not block.
+Result<UniqueFd> make_socket(const policy::IpAddress& address, int type);
+// 0 once it is connected, or a negative errno.
+Task<int> connect_to(Watched& socket, SocketAddress address, Deadline deadline);
+
+// Something that happens once, and that one coroutine can wait for.
+class Signal {
+ public:
+  void set() {
+    set_ = true;
+    if (waiting_) {
+      std::exchange(waiting_, nullptr).resume();
+    }
+  }
+  [[nodiscard]] bool await_ready() const noexcept { return set_; }
+  void await_suspend(std::coroutine_handle<> handle) noexcept { waiting_ = handle; }
+  void await_resume() const noexcept {}
+
+ private:
+  bool set_ = false;
+  std::coroutine_handle<> waiting_;
+};
+
+}  // namespace carrel::egress

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "egress/dns_message.h"
+#include "egress/io.h"
+#include "egress/loop.h"
+
+namespace carrel::egress {
+
+// Asks the host's resolvers for the addresses of a name. Only a connection that was allowed does.
+class Resolver {
+ public:
+  explicit Resolver(Loop& loop) : loop_(&loop) {}
+
+  // Both families, IPv4 first; kNotFound when there are none, kTimeout when nobody answers.
+  Task<Result<std::vector<policy::IpAddress>>> resolve(policy::Host name);
+
+ private:
+  void read_configuration();
+  Task<Result<DnsAnswer>> ask(SocketAddress server, DnsLookup lookup, int type);
+  Task<Result<std::vector<policy::IpAddress>>> ask_all(policy::Host name, DnsType type);
+
+  Loop* loop_;
+  std::vector<SocketAddress> servers_;
+  std::string seen_;  // the configuration's text
+};
+
+}  // namespace carrel::egress

@@ -1,0 +1,168 @@
+#include "egress/room.h"
+
+#include <ifaddrs.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "egress/dns_service.h"
+#include "egress/flow.h"
+#include "egress/io.h"
+
+namespace carrel::egress {
+
+const std::vector<policy::IpAddress>& Service::own_addresses() {
+  constexpr std::chrono::seconds kLookAgain{5};
+  if (looked_ != Deadline() && Clock::now() - looked_ < kLookAgain) {
+    return own_;
+  }
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) == 0) {
+    own_.clear();
+    for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+      if (one->ifa_addr == nullptr) {
+        continue;
+      }
+      SocketAddress address;
+      address.size = one->ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in)
+                                                         : sizeof(sockaddr_in6);
+      if (one->ifa_addr->sa_family == AF_INET || one->ifa_addr->sa_family == AF_INET6) {
+        std::copy_n(reinterpret_cast<const char*>(one->ifa_addr), address.size,
+                    reinterpret_cast<char*>(&address.storage));
+        own_.push_back(*address.address());
+      }
+    }
+    ::freeifaddrs(list);
+    looked_ = Clock::now();
+  }
+  return own_;
+}
+
+Room::Room(Service& service, std::string id, policy::NetworkPolicy policy, SyntheticNames names)
+    : service_(&service),
+      id_(std::move(id)),
+      policy_(std::move(policy)),
+      names_(std::move(names)) {}
+
+void Room::open(RoomSockets sockets) {
+  for (std::uint32_t i = 0; i < sockets.size(); ++i) {
+    if (!sockets[i].valid()) {
+      continue;
+    }
+    auto socket = std::make_shared<Watched>(service_->loop, std::move(sockets[i]));
+    sockets_.push_back(socket);
+    switch (static_cast<protocol::NetworkSocket>(i)) {
+      case protocol::kTcpSocket:
+      case protocol::kTcpSocket6:
+        spawn(accept_flows(shared_from_this(), socket, Entrance::kRedirected));
+        break;
+      case protocol::kProxySocket:
+        spawn(accept_flows(shared_from_this(), socket, Entrance::kProxy));
+        break;
+      case protocol::kDnsSocket:
+      case protocol::kDnsSocket6:
+        spawn(serve_dns_datagrams(shared_from_this(), socket));
+        break;
+      case protocol::kDnsStream:
+      case protocol::kDnsStream6:
+        spawn(accept_flows(shared_from_this(), socket, Entrance::kDns));
+        break;
+      case protocol::kNetworkSockets:
+        break;
+    }
+  }
+}
+
+void Room::cut(LiveFlow& flow, std::string why) {
+  flow.ended_by = std::move(why);
+  for (Watched* side : {flow.client, flow.server}) {
+    if (side != nullptr) {
+      side->reset_on_close();
+    }
+  }
+  // What is woken here may take the flow away.
+  Watched* server = flow.server;
+  Watched* client = flow.client;
+  const auto here = [&] { return std::find(flows_.begin(), flows_.end(), &flow) != flows_.end(); };
+  if (client != nullptr) {
+    client->shut();
+  }
+  if (server != nullptr && here() && flow.server == server) {
+    server->shut();
+  }
+}
+
+void Room::set_policy(policy::NetworkPolicy policy) {
+  policy_ = std::move(policy);
+  const std::vector<LiveFlow*> all(flows_.begin(), flows_.end());
+  for (LiveFlow* flow : all) {
+    if (std::find(flows_.begin(), flows_.end(), flow) == flows_.end()) {
+      continue;
+    }
+    policy::Verdict verdict = decide(policy_, flow->flow);
+    if (!verdict.denied() && flow->dialled) {
+      verdict = may_dial(policy_, flow->flow, flow->address, service_->own_addresses());
+    }
+    if (verdict.denied()) {
+      cut(*flow, "the policy was changed: " + verdict.reason);
+    }
+  }
+}
+
+void Room::close() {
+  const auto self = shared_from_this();
+  closed_ = true;
+  const std::vector<LiveFlow*> all(flows_.begin(), flows_.end());
+  for (LiveFlow* flow : all) {
+    if (std::find(flows_.begin(), flows_.end(), flow) != flows_.end()) {
+      cut(*flow, "the sandbox ended");
+    }
+  }
+  const auto sockets = std::move(sockets_);
+  for (const auto& socket : sockets) {
+    socket->shut();
+  }
+}
+
+Status Room::enter(LiveFlow& flow) {
+  if (closed_) {
+    return Error{Code::kGone, 0, "the sandbox ended", {}};
+  }
+  if (flows_.size() >= policy_.budgets.connections) {
+    return Error{Code::kResource, 0, "the sandbox has as many connections as it may have", {}};
+  }
+  if (usage_.bytes_out >= policy_.budgets.bytes_out || usage_.bytes_in >= policy_.budgets.bytes_in) {
+    return Error{Code::kResource, 0, "the sandbox's budget of bytes is used up", {}};
+  }
+  flows_.push_back(&flow);
+  ++usage_.connections;
+  return {};
+}
+
+void Room::leave(LiveFlow& flow) { flows_.remove(&flow); }
+
+bool Room::spend_out(std::uint64_t bytes) {
+  usage_.bytes_out += bytes;
+  return usage_.bytes_out <= policy_.budgets.bytes_out;
+}
+
+bool Room::spend_in(std::uint64_t bytes) {
+  usage_.bytes_in += bytes;
+  return usage_.bytes_in <= policy_.budgets.bytes_in;
+}
+
+bool Room::spend_lookup() {
+  if (Clock::now() >= minute_) {
+    minute_ = Clock::now() + std::chrono::minutes(1);
+    lookups_ = 0;
+  }
+  return ++lookups_ <= policy_.budgets.lookups_per_minute;
+}
+
+void Room::log(DecisionRecord record) {
+  record.sandbox = id_;
+  usage_.denied += record.allowed ? 0 : 1;
+  service_->log.add(record);
+}
+
+}  // namespace carrel::egress

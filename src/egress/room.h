@@ -1,0 +1,100 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "egress/decision_log.h"
+#include "egress/loop.h"
+#include "egress/resolver.h"
+#include "egress/synthetic_names.h"
+#include "policy/decide.h"
+#include "policy/network.h"
+#include "protocol/message.h"
+
+namespace carrel::egress {
+
+// What all sandboxes that this process serves have together.
+struct Service {
+  Loop loop;
+  Resolver resolver{loop};
+  DecisionLog log;
+
+  // The addresses of this machine, looked at every now and then.
+  const std::vector<policy::IpAddress>& own_addresses();
+
+ private:
+  std::vector<policy::IpAddress> own_;
+  Deadline looked_{};
+};
+
+// The sockets that were born in a sandbox's network, in the order of protocol::NetworkSocket; those
+// that its kernel lacks are not open.
+using RoomSockets = std::array<UniqueFd, protocol::kNetworkSockets>;
+
+// A connection of a sandbox, as long as it lasts.
+struct LiveFlow {
+  policy::Flow flow;
+  policy::IpAddress address;  // what was dialled
+  Watched* client = nullptr;
+  Watched* server = nullptr;
+  bool dialled = false;
+  std::string ended_by;  // why it was cut off; empty: it was not
+};
+
+// One sandbox's network: its policy, the names it knows, its connections and what it has used.
+class Room : public std::enable_shared_from_this<Room> {
+ public:
+  Room(Service& service, std::string id, policy::NetworkPolicy policy, SyntheticNames names);
+
+  [[nodiscard]] const std::string& id() const { return id_; }
+  [[nodiscard]] Service& service() { return *service_; }
+  [[nodiscard]] const policy::NetworkPolicy& policy() const { return policy_; }
+  [[nodiscard]] SyntheticNames& names() { return names_; }
+  [[nodiscard]] bool closed() const { return closed_; }
+
+  // Serves the sockets until close().
+  void open(RoomSockets sockets);
+  // Connections that the new policy does not allow end.
+  void set_policy(policy::NetworkPolicy policy);
+  void close();
+
+  // Counts the connection, or says why there can be none more.
+  Status enter(LiveFlow& flow);
+  void leave(LiveFlow& flow);
+  // Count bytes. False: the budget is used up.
+  bool spend_out(std::uint64_t bytes);
+  bool spend_in(std::uint64_t bytes);
+  // Whether one more lookup fits into this minute.
+  bool spend_lookup();
+
+  struct Usage {
+    std::uint64_t bytes_out = 0;
+    std::uint64_t bytes_in = 0;
+    std::uint64_t connections = 0;  // so far
+    std::uint64_t denied = 0;
+  };
+  [[nodiscard]] const Usage& usage() const { return usage_; }
+  [[nodiscard]] std::size_t live() const { return flows_.size(); }
+  void log(DecisionRecord record);
+
+ private:
+  void cut(LiveFlow& flow, std::string why);
+
+  Service* service_;
+  std::string id_;
+  policy::NetworkPolicy policy_;
+  SyntheticNames names_;
+  std::list<LiveFlow*> flows_;
+  std::vector<std::shared_ptr<Watched>> sockets_;
+  Usage usage_;
+  Deadline minute_{};
+  std::uint32_t lookups_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace carrel::egress
