@@ -190,8 +190,7 @@ TEST(ArgsTest, HelpNeedsNoOtherWords) {
 
 TEST(ArgsTest, WhatIsNotBuiltIsRefusedAndNeverIgnored) {
   for (const Words& words :
-       {Words{"run", "--network", "full", "x"},
-        Words{"run", "--network=allow=example.org", "x"}, Words{"create", "--tier", "low"},
+       {Words{"create", "--tier", "low"},
         Words{"code", "--backend", "docker", "-"},
         Words{"run", "--isolation=vm", "x"}}) {
     const auto result = parse(words);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "backends/native/enforcement.h"
 #include "base/files.h"
 #include "policy/config.h"
 #include "policy/mount_request.h"
@@ -70,6 +71,7 @@ Result<policy::Spec> sandbox_spec(const Arguments& arguments, policy::Operation 
   CARREL_TRY(apply_settings(arguments, spec));
   CARREL_TRY(make_sources_absolute(spec.mounts));
   CARREL_TRY(policy::validate(spec, host_facts(spec)));
+  CARREL_TRY(native::check_network(spec));
   return spec;
 }
 

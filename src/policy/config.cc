@@ -77,6 +77,8 @@ std::string_view wanted_types(ValueKind kind) {
       return "a table of strings or an array of \"NAME=VALUE\"";
     case ValueKind::kMounts:
       return "an array of \"SRC:DST[:rw]\" or of tables with source, target and readonly";
+    case ValueKind::kNetwork:
+      return "a string or an array of rules";
     case ValueKind::kText:
       break;
   }
@@ -93,7 +95,8 @@ std::string number_text(double number) {
 // The one value of a node as text, if its type is one that the kind takes.
 bool scalar_text(const toml::node& node, ValueKind kind, std::string& text) {
   const bool takes_string = kind == ValueKind::kText || kind == ValueKind::kSize ||
-                            kind == ValueKind::kDuration || kind == ValueKind::kWords;
+                            kind == ValueKind::kDuration || kind == ValueKind::kWords ||
+                            kind == ValueKind::kNetwork;
   const bool takes_whole = kind == ValueKind::kSize || kind == ValueKind::kDuration ||
                            kind == ValueKind::kCores || kind == ValueKind::kCount;
   const bool takes_fraction = kind == ValueKind::kDuration || kind == ValueKind::kCores;
@@ -170,6 +173,7 @@ class Reader {
                           concat({quote(key.str()), " is given twice: it sets ",
                                   key_name(setting->name), " again"}));
     }
+    CARREL_TRY(check_network_said_once(key, *setting));
     given_.push_back(setting);
     *lists_paths_ = *lists_paths_ || setting->name == "allowed-read-paths" ||
                     setting->name == "allowed-write-paths";
@@ -179,6 +183,10 @@ class Reader {
     }
     if (const toml::array* array = node.as_array(); array != nullptr && setting->repeats()) {
       return read_array(key, *array, *setting, target);
+    }
+    if (const toml::array* rules = node.as_array();
+        rules != nullptr && setting->kind == ValueKind::kNetwork) {
+      return read_rules(key, *rules, *setting, target);
     }
     if (const toml::table* variables = node.as_table();
         variables != nullptr && setting->kind == ValueKind::kVariables) {
@@ -202,6 +210,37 @@ class Reader {
       CARREL_TRY(assign(place(element.source()), setting, key.str(), string->get(), target));
     }
     return {};
+  }
+
+  // Two keys for one thing: which of them holds would depend on their order.
+  [[nodiscard]] Status check_network_said_once(const toml::key& key, const Setting& setting) const {
+    for (const auto& [one, other] : {std::pair{"network", "network-enabled"},
+                                     std::pair{"network-enabled", "network"}}) {
+      if (setting.name == one &&
+          std::find(given_.begin(), given_.end(), find_setting(other)) != given_.end()) {
+        return config_error(place(key.source()), concat({quote(key.str()), " is given twice: ",
+                                                         key_name(other), " says it already"}));
+      }
+    }
+    return {};
+  }
+
+  // The rules of a network that allows what they say. None of them: it allows nothing.
+  Status read_rules(const toml::key& key, const toml::array& rules, const Setting& setting,
+                    std::vector<Assignment>& target) {
+    std::string text = "allow=";
+    for (const toml::node& element : rules) {
+      const auto* rule = element.as_string();
+      if (rule == nullptr) {
+        return wrong_type(place(element.source()), key.str(), setting, element.type());
+      }
+      // By itself first: a comma in it would make two of it.
+      if (auto good = parse_rule_or_preset({key.str(), rule->get()}); !good.ok()) {
+        return at_place(place(element.source()), std::move(good.error()));
+      }
+      text += concat({text.ends_with('=') ? "" : ",", rule->get()});
+    }
+    return assign(place(rules.source()), setting, key.str(), std::move(text), target);
   }
 
   // A table with source, target and perhaps readonly, which is true unless it is the boolean false.

@@ -143,7 +143,7 @@ TEST(ConfigTest, WrongTypesAreErrorsThatNameTheKey) {
       {"network_enabled = \"false\"", "'network_enabled' must be true or false, not a string"},
       {"network_enabled = 0", "'network_enabled' must be true or false, not a whole number"},
       {"writable_root = \"true\"", "must be true or false"},
-      {"network = false", "'network' must be a string, not a boolean"},
+      {"network = false", "'network' must be a string or an array of rules, not a boolean"},
       {"image = 3", "'image' must be a string"},
       {"env = \"A=1\"", "'env' must be a table of strings"},
       {"env = [1]", "'env' must be a table of strings"},
@@ -190,10 +190,38 @@ TEST(ConfigTest, TheSameSettingUnderTwoNamesIsAnError) {
   EXPECT_THAT(error_of("memory = \"1g\"\nmemory = \"2g\""), StartsWith("carrel.toml:2: "));
 }
 
+TEST(ConfigTest, TheNetworkIsAWordOrAListOfWhatItAllows) {
+  const auto network = [](std::string_view text) {
+    const auto config = parse_config(text, "carrel.toml");
+    EXPECT_TRUE(config.ok()) << text << config.error().to_string();
+    return network_text(spec_from(config.value(), Operation::kRun).value().network);
+  };
+  EXPECT_EQ(network(""), "none");
+  EXPECT_EQ(network("network = \"none\""), "none");
+  EXPECT_EQ(network("network = \"full\""), "full");
+  EXPECT_EQ(network("network = []"), "allow=");
+  EXPECT_EQ(network("network = [\"a.org\", \"tcp:b.org:22\"]"), "allow=a.org,tcp:b.org:22");
+  EXPECT_EQ(network("network_enabled = true"), "full");
+  EXPECT_EQ(network("network_enabled = false"), "none");
+  EXPECT_EQ(network("[sandbox]\nnetwork = [\"a.org\"]\n[run]\nnetwork_enabled = true"),
+            "allow=a.org");
+  EXPECT_EQ(network("[sandbox]\nnetwork = \"full\"\n[run]\nnetwork = []"), "allow=");
+}
+
+TEST(ConfigTest, ANetworkThatMakesNoSenseIsAnErrorWithItsPlace) {
+  EXPECT_THAT(error_of("network = [\"a.org\",\n\"pypy\"]"),
+              AllOf(StartsWith("carrel.toml:2: network 'pypy'"), HasSubstr("'pypi'")));
+  EXPECT_THAT(error_of("network = [\"a.org,b.org\"]"), HasSubstr("comma"));
+  EXPECT_THAT(error_of("network = [1]"), HasSubstr("array of rules"));
+  EXPECT_THAT(error_of("network = [\"full\"]"), HasSubstr("neither a preset"));
+  EXPECT_THAT(error_of("network = \"none\"\nnetwork_enabled = true"), HasSubstr("given twice"));
+  EXPECT_THAT(error_of("network_enabled = true\n[sandbox]\nnetwork = []"),
+              HasSubstr("given twice"));
+}
+
 TEST(ConfigTest, PartsThatAreNotBuiltAreUnavailable) {
   for (const std::string_view text :
-       {"network_enabled = true", "network = \"full\"", "tier = \"low\"",
-        "use_sandbox = false"}) {
+       {"tier = \"low\"", "use_sandbox = false"}) {
     const auto result = parse_config(text, "carrel.toml");
     ASSERT_FALSE(result.ok()) << text;
     EXPECT_EQ(result.error().code, Code::kUnavailable) << text;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,8 +10,8 @@
 
 namespace carrel::policy {
 
-inline constexpr std::size_t kLongestName = 253;
-inline constexpr std::size_t kLongestLabel = 63;
+inline constexpr std::size_t kLongestHostName = 253;
+inline constexpr std::size_t kLongestHostLabel = 63;
 
 // Where a connection goes, in the one spelling that everything compares, decides on and dials: a
 // DNS name in lower-case ASCII without a dot at its end, or an address.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "policy/mount_paths.h"
+#include "policy/network_narrow.h"
 
 namespace carrel::policy {
 namespace {
@@ -51,6 +52,9 @@ Status check_narrows(const Spec& defaults, const Spec& wanted, std::string_view 
   }
   if (limits.timeout > most.timeout) {
     return widens("timeout");
+  }
+  if (!network_narrows(defaults.network, wanted.network)) {
+    return widens("network");
   }
   if (wanted.image != defaults.image) {
     return widens("image");

@@ -34,6 +34,8 @@ TEST(Narrow, EachWayToWidenIsRefusedByName) {
       {"disk", [](Spec& spec) { spec.limits.disk_bytes += 1; }},
       {"tmp", [](Spec& spec) { spec.limits.tmp_bytes += 1; }},
       {"timeout", [](Spec& spec) { spec.limits.timeout += std::chrono::milliseconds(1); }},
+      {"network", [](Spec& spec) { spec.network.mode = NetworkMode::kFull; }},
+      {"network", [](Spec& spec) { spec.network.budgets.connections += 1; }},
       {"image", [](Spec& spec) { spec.image = "dir:/home"; }},
       {"cgroup_parent", [](Spec& spec) { spec.cgroup_parent = "x"; }},
       {"allowed_read_paths", [](Spec& spec) { spec.mount_grants.read_paths = {"/data"}; }},

@@ -18,6 +18,8 @@ namespace carrel::policy {
 // docs/decisions/0020-network-policy.md.
 
 inline constexpr std::size_t kMostNetworkRules = 512;
+inline constexpr std::uint32_t kMostNetworkConnections = 65'535;
+inline constexpr std::uint32_t kMostNetworkLookups = 1'000'000;
 inline constexpr std::uint8_t kWidestPrefixV4 = 8;
 inline constexpr std::uint8_t kWidestPrefixV6 = 16;
 

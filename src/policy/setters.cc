@@ -24,6 +24,7 @@ constexpr std::array kProtections = {
     ProtectionName{"pids", Protection::kPids},         ProtectionName{"disk", Protection::kDisk},
     ProtectionName{"landlock", Protection::kLandlock},
 };
+constexpr std::string_view kUnlimitedWord = "unlimited";
 constexpr std::array<std::string_view, 5> kProtectionNames = {"memory", "cpu", "pids", "disk",
                                                               "landlock"};
 
@@ -71,6 +72,21 @@ Result<bool> parse_flag(const Given& given) {
     return false;
   }
   return bad_value(given, "neither true nor false");
+}
+
+Result<std::uint64_t> parse_byte_budget(const Given& given) {
+  if (given.text == kUnlimitedWord) {
+    return NetworkBudgets::kUnlimited;
+  }
+  CARREL_ASSIGN(const std::uint64_t bytes, parse_size(given));
+  if (bytes == 0) {
+    return bad_value(given, "must be at least 1", "'--network none' lets nothing out or in");
+  }
+  return bytes;
+}
+
+std::string byte_budget_text(std::uint64_t bytes) {
+  return bytes == NetworkBudgets::kUnlimited ? std::string(kUnlimitedWord) : format_size(bytes);
 }
 
 }  // namespace
@@ -172,24 +188,43 @@ Status set_writable_root(Spec& spec, const Given& given) {
 }
 
 Status set_network(Spec& spec, const Given& given) {
-  constexpr std::array<std::string_view, 3> kWords = {"none", "allow", "full"};
-  const std::string_view word = given.text.starts_with("allow=") ? "allow" : given.text;
-  if (std::find(kWords.begin(), kWords.end(), word) == kWords.end()) {
-    return unknown_word(given, "unknown network policy", kWords);
-  }
-  if (word != "none") {
-    return not_built(given, "a sandbox has no network in this version");
-  }
-  spec.network = Network::kNone;
+  CARREL_ASSIGN(NetworkPolicy network, parse_network(given));
+  network.budgets = spec.network.budgets;
+  spec.network = std::move(network);
   return {};
 }
 
+// A list of what is allowed stays as it is: it says more than "true".
 Status set_network_enabled(Spec& spec, const Given& given) {
   CARREL_ASSIGN(const bool enabled, parse_flag(given));
-  if (enabled) {
-    return not_built(given, "a sandbox has no network in this version");
+  if (!enabled) {
+    spec.network.mode = NetworkMode::kNone;
+    spec.network.rules.clear();
+  } else if (spec.network.mode == NetworkMode::kNone) {
+    spec.network.mode = NetworkMode::kFull;
   }
-  spec.network = Network::kNone;
+  return {};
+}
+
+Status set_network_out(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(spec.network.budgets.bytes_out, parse_byte_budget(given));
+  return {};
+}
+
+Status set_network_in(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(spec.network.budgets.bytes_in, parse_byte_budget(given));
+  return {};
+}
+
+Status set_network_connections(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(const std::uint64_t count, parse_count(given, {1, kMostNetworkConnections}));
+  spec.network.budgets.connections = static_cast<std::uint32_t>(count);
+  return {};
+}
+
+Status set_network_lookups(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(const std::uint64_t count, parse_count(given, {1, kMostNetworkLookups}));
+  spec.network.budgets.lookups_per_minute = static_cast<std::uint32_t>(count);
   return {};
 }
 
@@ -319,6 +354,13 @@ std::string get_require(const Spec& spec) {
     }
   }
   return names;
+}
+
+std::string get_network_out(const Spec& spec) {
+  return byte_budget_text(spec.network.budgets.bytes_out);
+}
+std::string get_network_in(const Spec& spec) {
+  return byte_budget_text(spec.network.budgets.bytes_in);
 }
 
 }  // namespace carrel::policy::setters

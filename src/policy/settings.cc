@@ -53,8 +53,16 @@ std::string get_workspace(const Spec& spec) { return spec.workspace; }
 std::string get_share_workspace(const Spec& spec) {
   return spec.workspace_use == WorkspaceUse::kShared ? "true" : "false";
 }
-std::string get_none(const Spec&) { return "none"; }
-std::string get_false(const Spec&) { return "false"; }
+std::string get_network(const Spec& spec) { return network_text(spec.network); }
+std::string get_network_enabled(const Spec& spec) {
+  return spec.network.mode == NetworkMode::kNone ? "false" : "true";
+}
+std::string get_network_connections(const Spec& spec) {
+  return std::to_string(spec.network.budgets.connections);
+}
+std::string get_network_lookups(const Spec& spec) {
+  return std::to_string(spec.network.budgets.lookups_per_minute);
+}
 std::string get_true(const Spec&) { return "true"; }
 std::string get_native(const Spec&) { return "native"; }
 std::string get_namespace(const Spec&) { return "namespace"; }
@@ -92,12 +100,26 @@ constexpr std::array kSettings = {
     Setting{"writable-root", Names(), ValueKind::kFlag, "",
             "let the root be changed; the changes go with the sandbox", "",
             kInside, kEverywhere, kBuilds, setters::set_writable_root, get_writable_root},
-    Setting{"network", Names(), ValueKind::kText, "POLICY",
-            "what can be reached: none (none)", "none",
-            kInside, kEverywhere, kBuilds, setters::set_network, get_none},
+    Setting{"network", Names(), ValueKind::kNetwork, "POLICY",
+            "what can be reached: none, full, allow=HOST,... or deny=HOST,... (none)",
+            "none full allow= deny=",
+            kInside, kEverywhere, kBuilds, setters::set_network, get_network},
     Setting{"network-enabled", Names(), ValueKind::kFlag, "",
-            "another way to say network: false is none", "",
-            kInside, kConfigOnly, kBuilds, setters::set_network_enabled, get_false},
+            "another way to say network: false is none, true is full", "",
+            kInside, kConfigOnly, kBuilds, setters::set_network_enabled, get_network_enabled},
+    Setting{"network-out", Names(), ValueKind::kSize, "SIZE",
+            "bytes that can leave over the network in all (unlimited)", "unlimited",
+            kLimits, kConfigOnly, kBuilds, setters::set_network_out, setters::get_network_out},
+    Setting{"network-in", Names(), ValueKind::kSize, "SIZE",
+            "bytes that can come in over the network in all (unlimited)", "unlimited",
+            kLimits, kConfigOnly, kBuilds, setters::set_network_in, setters::get_network_in},
+    Setting{"network-connections", Names(), ValueKind::kCount, "NUMBER",
+            "connections at the same time (256)", "",
+            kLimits, kConfigOnly, kBuilds, setters::set_network_connections,
+            get_network_connections},
+    Setting{"network-lookups", Names(), ValueKind::kCount, "NUMBER",
+            "names that can be looked up in a minute (600)", "",
+            kLimits, kConfigOnly, kBuilds, setters::set_network_lookups, get_network_lookups},
     Setting{"user", Names(), ValueKind::kText, "NAME",
             "the user inside (agent)", "",
             kInside, kEverywhere, kBuilds, setters::set_user, get_user},

@@ -41,6 +41,7 @@ enum class ValueKind {
   kWords,      // words with commas; an array of strings
   kVariables,  // NAME=VALUE, again and again; a table or an array of strings
   kMounts,     // SRC:DST[:rw], again and again; an array of strings or of tables
+  kNetwork,    // a policy by a word or a list; an array of rules is what it allows
 };
 
 enum class SettingGroup { kLimits, kInside, kHost };

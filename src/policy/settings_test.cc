@@ -128,6 +128,9 @@ TEST(SettingsTest, BadValuesAreRefusedAndChangeNothing) {
       {"image", "../x:y"},    {"image", "a//b"},
       {"hostname", "a b"},    {"writable-root", "1"},
       {"network", "nome"},    {"require", ""},
+      {"network", "allow"},   {"network", "allow=*"},
+      {"network-out", "0"},   {"network-in", "x"},
+      {"network-lookups", "0"}, {"network-connections", "0"},
       {"require", "memory,"}, {"require", "gravity"},
       {"backend", "natve"},   {"isolation", "x"},
       {"tier", "extreme"},    {"network-enabled", ""},
@@ -151,8 +154,6 @@ TEST(SettingsTest, PartsThatAreNotBuiltSaySo) {
     std::string_view name;
     std::string_view text;
   } kTable[] = {
-      {"network", "full"},      {"network", "allow=example.org"},
-      {"network", "allow"},     {"network-enabled", "true"},
       {"tier", "low"},
       {"backend", "docker"},    {"isolation", "gvisor"},
       {"isolation", "vm"},      {"user", "root"},

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "policy/network.h"
+
 namespace carrel::policy {
 
 // What a sandbox may use. Every limit is always on; zero is never "unlimited".
@@ -17,8 +19,6 @@ struct Limits {
   std::uint32_t open_files = 4096;
   std::chrono::milliseconds timeout{60'000};
 };
-
-enum class Network { kNone };
 
 enum class RootMode {
   kReadOnly,
@@ -58,7 +58,7 @@ struct MountGrants {
 // carrel.toml and in the API.
 struct Spec {
   Limits limits;
-  Network network = Network::kNone;
+  NetworkPolicy network;
   RootMode root_mode = RootMode::kReadOnly;
   // "host", "dir:/absolute/path", or the name of an imported image: a backend gets its directory
   // here instead, and `image_name` says whose it is, as "name@sha256:digest".

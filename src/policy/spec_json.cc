@@ -88,8 +88,17 @@ void read_mounts(const Json& object, Spec& spec) {
   }
 }
 
-Spec read(const Json& object) {
+// A description from before there were policies has no network.
+Status read_network(const Json& object, Spec& spec) {
+  if (object.contains("network")) {
+    CARREL_ASSIGN(spec.network, network_from_json(object.at("network").dump()));
+  }
+  return {};
+}
+
+Result<Spec> read(const Json& object) {
   Spec spec;
+  CARREL_TRY(read_network(object, spec));
   spec.limits.memory_bytes = object.at("memory").get<std::uint64_t>();
   spec.limits.cpu_millis = object.at("cpu_millis").get<std::uint32_t>();
   spec.limits.pids = object.at("pids").get<std::uint32_t>();
@@ -144,6 +153,7 @@ std::string spec_to_json(const Spec& spec, Values values) {
     object["workspace"] = spec.workspace;
     object["share_workspace"] = spec.workspace_use == WorkspaceUse::kShared;
   }
+  object["network"] = Json::parse(network_to_json(spec.network));
   object["workdir"] = spec.workdir;
   object["user"] = spec.user;
   object["hostname"] = spec.hostname;

@@ -3,6 +3,8 @@
 #include <string_view>
 #include <utility>
 
+#include "policy/given.h"
+
 namespace carrel::native {
 
 namespace {
@@ -109,7 +111,16 @@ void add_clocks(protocol::Clocks clocks, Enforcement& enforcement) {
   }
 }
 
+Status check_network(const policy::Spec& spec) {
+  if (spec.network.mode == policy::NetworkMode::kNone) {
+    return {};
+  }
+  const std::string text = policy::network_text(spec.network);
+  return policy::not_built({"network", text}, "a sandbox has no network in this version");
+}
+
 Status check_required(const policy::Spec& spec, const EnforcementFacts& facts) {
+  CARREL_TRY(check_network(spec));
   auto missing = [](const char* name, const std::string& why) {
     return Error{Code::kUnsupported, 0,
                  std::string("'") + name + "' is required and cannot be enforced here: " + why,

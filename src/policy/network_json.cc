@@ -1,0 +1,104 @@
+#include <nlohmann/json.hpp>
+
+#include "policy/network.h"
+
+namespace carrel::policy {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kUnlimitedWord = "unlimited";
+
+Json bytes_to_json(std::uint64_t bytes) {
+  return bytes == NetworkBudgets::kUnlimited ? Json(kUnlimitedWord) : Json(bytes);
+}
+
+std::string_view mode_name(NetworkMode mode) {
+  switch (mode) {
+    case NetworkMode::kNone:
+      break;
+    case NetworkMode::kRules:
+      return "rules";
+    case NetworkMode::kFull:
+      return "full";
+  }
+  return "none";
+}
+
+Error damaged(std::string_view why) {
+  return Error{Code::kInvalid, 0, concat({"a network policy is damaged: ", why}), {}};
+}
+
+// A whole number that is not zero and fits, or, for bytes, the word.
+template <typename Number>
+Status read_budget(const Json& budgets, const char* name, Number& number) {
+  const Json& value = budgets.at(name);
+  constexpr bool kBytes = sizeof(Number) == sizeof(std::uint64_t);
+  if (kBytes && value == Json(kUnlimitedWord)) {
+    number = std::numeric_limits<Number>::max();
+    return {};
+  }
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() == 0 ||
+      value.get<std::uint64_t>() > std::numeric_limits<Number>::max()) {
+    return damaged(concat({name, " is not a number that it can have"}));
+  }
+  number = value.get<Number>();
+  return {};
+}
+
+// The rules go through the same reader as those that people write.
+Result<NetworkPolicy> read(const Json& object) {
+  const std::string mode = object.at("mode").get<std::string>();
+  std::string text;
+  for (const Json& rule : object.at("rules")) {
+    const std::string item = rule.get<std::string>();
+    if (item.empty() || item.find(',') != std::string::npos) {
+      return damaged("a rule is empty or has a comma");
+    }
+    text += (text.empty() ? "" : ",") + item;
+  }
+  if (mode == "none" && !text.empty()) {
+    return damaged("it has rules and no network");
+  }
+  if (mode == "rules") {
+    text.insert(0, "allow=");
+  } else if (mode == "none" || mode == "full") {
+    text.insert(0, text.empty() ? mode : mode + ",");
+  } else {
+    return damaged("its mode is none of none, rules and full");
+  }
+  CARREL_ASSIGN(NetworkPolicy policy, parse_network({"network", text}));
+  const Json& budgets = object.at("budgets");
+  CARREL_TRY(read_budget(budgets, "bytes_out", policy.budgets.bytes_out));
+  CARREL_TRY(read_budget(budgets, "bytes_in", policy.budgets.bytes_in));
+  CARREL_TRY(read_budget(budgets, "connections", policy.budgets.connections));
+  CARREL_TRY(read_budget(budgets, "lookups_per_minute", policy.budgets.lookups_per_minute));
+  return policy;
+}
+
+}  // namespace
+
+std::string network_to_json(const NetworkPolicy& policy) {
+  Json object;
+  object["mode"] = mode_name(policy.mode);
+  Json rules = Json::array();
+  for (const NetworkRule& rule : policy.rules) {
+    rules.push_back(rule_text(rule));
+  }
+  object["rules"] = rules;
+  object["budgets"] = {{"bytes_out", bytes_to_json(policy.budgets.bytes_out)},
+                       {"bytes_in", bytes_to_json(policy.budgets.bytes_in)},
+                       {"connections", policy.budgets.connections},
+                       {"lookups_per_minute", policy.budgets.lookups_per_minute}};
+  return object.dump();
+}
+
+Result<NetworkPolicy> network_from_json(std::string_view text) {
+  try {
+    return read(Json::parse(text));
+  } catch (const nlohmann::json::exception& error) {
+    return damaged(error.what());
+  }
+}
+
+}  // namespace carrel::policy
