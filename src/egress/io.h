@@ -2,7 +2,9 @@
 
 #include <sys/socket.h>
 
+#include <coroutine>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -58,5 +60,11 @@ class Signal {
   bool set_ = false;
   std::coroutine_handle<> waiting_;
 };
+
+// The task, and then the signal.
+inline Task<void> signalled(Task<void> task, Signal& signal) {
+  co_await task;
+  signal.set();
+}
 
 }  // namespace carrel::egress

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "egress/io.h"
@@ -40,11 +41,6 @@ Task<void> carry_out(Room& room, Watched& client, Watched& server, std::vector<s
   }
   client.shut();
   server.shut();
-}
-
-Task<void> signalled(Task<void> task, Signal& signal) {
-  co_await task;
-  signal.set();
 }
 
 }  // namespace

@@ -1,0 +1,206 @@
+#include "egress/guest_sockets.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "base/unix_socket.h"
+#include "egress/io.h"
+#include "kernel/captive_ports.h"
+#include "protocol/frame.h"
+#include "protocol/wire.h"
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+
+namespace carrel::egress {
+
+namespace {
+
+using protocol::FrameHeader;
+using protocol::FrameType;
+
+constexpr std::chrono::seconds kPatience{5};
+
+std::string frame(FrameType type, std::uint32_t channel, std::string_view payload) {
+  std::array<unsigned char, protocol::kHeaderSize> head{};
+  protocol::write_header({static_cast<std::uint32_t>(payload.size()), channel, type}, head);
+  std::string data(reinterpret_cast<const char*>(head.data()), head.size());
+  return data.append(payload);
+}
+
+std::string hello(const std::string& id) {
+  std::array<unsigned char, 64> buffer{};
+  protocol::Writer writer(buffer);
+  writer.u32(protocol::kVersion);
+  writer.bytes(id);
+  return frame(FrameType::kHello, 0,
+               {reinterpret_cast<const char*>(buffer.data()), writer.size()});
+}
+
+struct Kind {
+  int family;
+  int type;
+  std::uint16_t port;
+};
+
+// In the order of NetworkSocket.
+constexpr std::array<Kind, protocol::kNetworkSockets> kKinds = {{
+    {AF_INET, SOCK_STREAM, kernel::kCaptiveTcpPort},
+    {AF_INET6, SOCK_STREAM, kernel::kCaptiveTcpPort},
+    {AF_INET, SOCK_DGRAM, kernel::kCaptiveDnsPort},
+    {AF_INET6, SOCK_DGRAM, kernel::kCaptiveDnsPort},
+    {AF_INET, SOCK_STREAM, kernel::kCaptiveDnsPort},
+    {AF_INET6, SOCK_STREAM, kernel::kCaptiveDnsPort},
+    {AF_INET, SOCK_STREAM, kernel::kCaptiveProxyPort},
+}};
+
+template <typename T>
+std::optional<T> option(int fd, int name) {
+  T value{};
+  socklen_t size = sizeof value;
+  return ::getsockopt(fd, SOL_SOCKET, name, &value, &size) == 0 ? std::optional(value)
+                                                                : std::nullopt;
+}
+
+bool is_of_kind(int fd, const Kind& kind) {
+  SocketAddress here;
+  here.size = sizeof here.storage;
+  if (::getsockname(fd, here.get(), &here.size) != 0 || here.storage.ss_family != kind.family ||
+      here.port() != kind.port) {
+    return false;
+  }
+  const auto address = here.address();
+  return address.has_value() && classify(*address) == policy::AddressClass::kLoopback &&
+         option<int>(fd, SO_DOMAIN) == kind.family && option<int>(fd, SO_TYPE) == kind.type &&
+         option<int>(fd, SO_ACCEPTCONN) == (kind.type == SOCK_STREAM ? 1 : 0);
+}
+
+// The network that this process is in; nothing where the kernel cannot tell.
+std::optional<std::uint64_t> own_network() {
+  const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return option<std::uint64_t>(fd.get(), SO_NETNS_COOKIE);
+}
+
+Result<RoomSockets> check(std::vector<UniqueFd> descriptors, std::uint32_t present) {
+  const Error wrong{Code::kDenied, 0, "the sandbox's guest sent something else than its sockets",
+                    {}};
+  if ((present & protocol::kNeededSockets) != protocol::kNeededSockets ||
+      present >> protocol::kNetworkSockets != 0) {
+    return wrong;
+  }
+  const auto own = own_network();
+  std::optional<std::uint64_t> theirs;
+  RoomSockets sockets;
+  std::size_t next = 0;
+  for (std::uint32_t i = 0; i < protocol::kNetworkSockets; ++i) {
+    if ((present & 1U << i) == 0) {
+      continue;
+    }
+    if (next == descriptors.size() || !is_of_kind(descriptors[next].get(), kKinds[i])) {
+      return wrong;
+    }
+    const auto network = option<std::uint64_t>(descriptors[next].get(), SO_NETNS_COOKIE);
+    if (own.has_value() && (!network.has_value() || network == own ||
+                            (theirs.has_value() && network != theirs))) {
+      return wrong;
+    }
+    theirs = network;
+    sockets[i] = std::move(descriptors[next++]);
+  }
+  if (next != descriptors.size()) {
+    return wrong;
+  }
+  return sockets;
+}
+
+// The frames of a guest with the descriptors that came beside them.
+class Reader {
+ public:
+  explicit Reader(Watched& guest) : guest_(&guest) {}
+
+  // False: the guest is gone, is late, or makes no sense.
+  Task<bool> next(FrameHeader& header, std::string& payload, Deadline deadline) {
+    for (;;) {
+      if (data_.size() >= protocol::kHeaderSize) {
+        const std::span<const unsigned char, protocol::kHeaderSize> head(
+            reinterpret_cast<const unsigned char*>(data_.data()), protocol::kHeaderSize);
+        if (!protocol::parse_header(head, kLargest, header)) {
+          co_return false;
+        }
+        if (data_.size() - protocol::kHeaderSize >= header.size) {
+          payload = data_.substr(protocol::kHeaderSize, header.size);
+          data_.erase(0, protocol::kHeaderSize + header.size);
+          co_return true;
+        }
+      }
+      std::array<char, 512> buffer;
+      const ssize_t n = receive_with(guest_->fd(), buffer, descriptors_, MSG_DONTWAIT);
+      if (n > 0) {
+        data_.append(buffer.data(), static_cast<std::size_t>(n));
+        continue;
+      }
+      if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        co_return false;
+      }
+      const Woken woken = co_await guest_->readable(deadline);
+      if (woken == Woken::kLate) {
+        co_return false;
+      }
+    }
+  }
+  std::vector<UniqueFd> take() { return std::move(descriptors_); }
+
+ private:
+  static constexpr std::size_t kLargest = 256;
+  Watched* guest_;
+  std::string data_;
+  std::vector<UniqueFd> descriptors_;
+};
+
+}  // namespace
+
+Task<Result<RoomSockets>> take_sockets(Watched& guest, std::string id) {
+  const Deadline deadline = in(kPatience);
+  const Error silent{Code::kGone, 0, "the guest of sandbox " + id + " does not answer", {}};
+  const std::string greeting = hello(id);
+  const bool greeted = co_await write_whole(guest, bytes_of(greeting), deadline);
+  if (!greeted) {
+    co_return silent;
+  }
+  Reader reader(guest);
+  FrameHeader header;
+  std::string payload;
+  const bool welcomed = co_await reader.next(header, payload, deadline);
+  if (!welcomed || header.type != FrameType::kWelcome) {
+    co_return silent;
+  }
+  const std::string request = frame(FrameType::kNetwork, 1, {});
+  const bool asked = co_await write_whole(guest, bytes_of(request), deadline);
+  if (!asked) {
+    co_return silent;
+  }
+  const bool answered = co_await reader.next(header, payload, deadline);
+  if (!answered || header.type != FrameType::kNetworkSockets) {
+    co_return silent;
+  }
+  protocol::Reader fields(
+      {reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
+  const std::uint32_t error = fields.u32();
+  const std::uint32_t present = fields.u32();
+  if (!fields.finished()) {
+    co_return silent;
+  }
+  if (error != 0) {
+    co_return Error{Code::kConflict, static_cast<int>(error & 0xfff),
+                    "the sandbox has no sockets for its network",
+                    "a program in it may have taken port 3128, 61001 or 61053"};
+  }
+  co_return check(reader.take(), present);
+}
+
+}  // namespace carrel::egress

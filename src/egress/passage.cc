@@ -1,0 +1,276 @@
+#include "egress/passage.h"
+
+#include <linux/netfilter_ipv4.h>
+#include <netinet/in.h>
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "egress/client_hello.h"
+#include "egress/sniff.h"
+#include "kernel/captive_ports.h"
+
+namespace carrel::egress {
+
+namespace {
+
+constexpr std::chrono::seconds kEvidencePatience{10};
+constexpr std::chrono::milliseconds kRefusalPatience{250};
+constexpr std::chrono::seconds kDialPatience{10};
+constexpr std::size_t kMostAddresses = 4;
+constexpr std::size_t kMostEvidence = 64U << 10;
+constexpr int kIp6OriginalDestination = 80;  // IP6T_SO_ORIGINAL_DST
+
+// Where the program wanted to go.
+std::optional<SocketAddress> original_destination(int fd) {
+  SocketAddress here;
+  here.size = sizeof here.storage;
+  if (::getsockname(fd, here.get(), &here.size) != 0) {
+    return std::nullopt;
+  }
+  const bool four = here.storage.ss_family == AF_INET;
+  SocketAddress meant;
+  meant.size = sizeof meant.storage;
+  if (::getsockopt(fd, four ? SOL_IP : SOL_IPV6, four ? SO_ORIGINAL_DST : kIp6OriginalDestination,
+                   meant.get(), &meant.size) != 0) {
+    return std::nullopt;
+  }
+  // Somebody who connects to our own socket means nobody.
+  return std::memcmp(&meant.storage, &here.storage, meant.size) == 0 ? std::nullopt
+                                                                     : std::optional(meant);
+}
+
+}  // namespace
+
+Passage::Passage(std::shared_ptr<Room> room, UniqueFd client)
+    : room_(std::move(room)), client_(room_->service().loop, std::move(client)) {
+  live_.client = &client_;
+}
+
+Passage::~Passage() {
+  if (connected_) {
+    policy::Verdict verdict;
+    verdict.outcome = policy::Verdict::Outcome::kAllowed;
+    verdict.reason = live_.ended_by;
+    note("end", verdict);
+  }
+  room_->leave(live_);
+}
+
+void Passage::note(std::string_view event, const policy::Verdict& verdict, std::string detail) {
+  DecisionRecord record;
+  record.event = event;
+  record.host = live_.flow.host.text();
+  record.port = live_.flow.port;
+  if (live_.dialled) {
+    record.address = live_.address.text();
+  }
+  record.detail = std::move(detail);
+  record.allowed = verdict.allowed();
+  record.rule = verdict.rule;
+  record.reason = verdict.reason;
+  record.bytes_out = carried_.out;
+  record.bytes_in = carried_.in;
+  record.duration_ms = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun_).count());
+  room_->log(std::move(record));
+}
+
+Task<void> Passage::serve_redirected() {
+  const auto meant = original_destination(client_.fd());
+  const auto address = meant.has_value() ? meant->address() : std::nullopt;
+  if (!address.has_value()) {
+    client_.reset_on_close();
+    co_return;
+  }
+  const policy::Host* name = room_->names().name_of(*address);
+  live_.flow.host = name != nullptr ? *name : policy::Host(*address);
+  live_.flow.port = meant->port();
+  const bool entered = co_await enter();
+  if (entered) {
+    co_await admit();
+  }
+}
+
+// CRITICAL: whoever is served counts, and from the beginning.
+Task<bool> Passage::enter() {
+  Status entered = room_->enter(live_);
+  if (!entered.ok()) {
+    co_await refuse(denied(entered.error().message));
+  }
+  co_return entered.ok();
+}
+
+Task<void> Passage::admit() {
+  policy::Verdict verdict = decide(room_->policy(), live_.flow);
+  if (verdict.outcome == policy::Verdict::Outcome::kNeedsEvidence) {
+    verdict = co_await look_at_evidence();
+  }
+  if (!verdict.allowed()) {
+    co_await refuse(std::move(verdict));
+    co_return;
+  }
+  if (std::holds_alternative<policy::HttpRequest>(live_.flow.evidence)) {
+    co_await carry_requests();
+  } else {
+    co_await carry(std::move(verdict));
+  }
+}
+
+Task<bool> Passage::read_more(Deadline deadline) {
+  std::array<std::uint8_t, 4096> buffer;
+  const auto n = co_await read_some(client_, buffer, deadline);
+  if (n <= 0 || first_.size() + static_cast<std::size_t>(n) > kMostEvidence) {
+    co_return false;
+  }
+  first_.insert(first_.end(), buffer.begin(), buffer.begin() + n);
+  co_return true;
+}
+
+Task<policy::Verdict> Passage::look_at_evidence() {
+  const Deadline deadline = in(kEvidencePatience);
+  for (;;) {
+    const Sniffed sniffed = sniff(first_);
+    if (sniffed == Sniffed::kTls) {
+      const auto hello = parse_client_hello(first_);
+      if (hello.is_refused()) {
+        co_return denied("the first bytes are no TLS that can be read: " +
+                         std::string(hello.reason));
+      }
+      if (hello.parsed()) {
+        policy::TlsHello evidence;
+        if (hello.value.server_name.has_value()) {
+          auto name = policy::canonical_host(*hello.value.server_name);
+          if (!name.ok()) {
+            co_return denied("the name in the TLS hello is none: " + name.error().message);
+          }
+          evidence.name = std::move(name.value());
+        }
+        live_.flow.evidence = std::move(evidence);
+        break;
+      }
+    } else if (sniffed == Sniffed::kHttp) {
+      const auto head = parse_request_head(first_);
+      if (head.is_refused()) {
+        co_return denied("the request cannot be read safely: " + std::string(head.reason));
+      }
+      if (head.parsed()) {
+        live_.flow.evidence = request_of(head.value);
+        break;
+      }
+    } else if (sniffed == Sniffed::kOpaque) {
+      live_.flow.evidence = policy::OpaqueBytes{};
+      break;
+    }
+    const bool more = co_await read_more(deadline);
+    if (!more) {
+      co_return denied("the connection did not say what it is for");
+    }
+  }
+  policy::Verdict verdict = decide(room_->policy(), live_.flow);
+  if (verdict.outcome == policy::Verdict::Outcome::kNeedsRequests ||
+      verdict.outcome == policy::Verdict::Outcome::kNeedsEvidence) {
+    verdict.outcome = policy::Verdict::Outcome::kDenied;
+    verdict.reason = "a rule with methods or paths needs its TLS to be ended here";
+  }
+  co_return verdict;
+}
+
+Task<std::unique_ptr<Watched>> Passage::dial(policy::Verdict verdict) {
+  std::vector<policy::IpAddress> addresses;
+  if (const policy::IpAddress* literal = live_.flow.host.address()) {
+    addresses.push_back(*literal);
+  } else {
+    auto resolved = co_await room_->service().resolver.resolve(live_.flow.host);
+    if (!resolved.ok()) {
+      co_await refuse(denied("cannot find its address: " + resolved.error().message));
+      co_return nullptr;
+    }
+    addresses = std::move(resolved.value());
+  }
+  policy::Verdict last = denied("it has no address");
+  for (std::size_t i = 0; i < addresses.size() && i < kMostAddresses; ++i) {
+    const policy::IpAddress address = addresses[i];
+    // CRITICAL: what is dialled is exactly what was judged.
+    policy::Verdict guard =
+        may_dial(room_->policy(), live_.flow, address, room_->service().own_addresses());
+    if (!guard.allowed()) {
+      last = std::move(guard);
+      continue;
+    }
+    auto fd = make_socket(address, SOCK_STREAM);
+    if (!fd.ok()) {
+      last = denied(fd.error().to_string());
+      continue;
+    }
+    auto server = std::make_unique<Watched>(room_->service().loop, std::move(fd.value()));
+    live_.server = server.get();
+    const int result = co_await connect_to(
+        *server, SocketAddress::of(address, live_.flow.port), in(kDialPatience));
+    if (result == 0 && live_.ended_by.empty()) {
+      live_.address = address;
+      live_.dialled = true;
+      connected_ = true;
+      note("connect", verdict);
+      co_return server;
+    }
+    live_.server = nullptr;
+    last = denied("cannot connect to " + address.text() + ": " + std::strerror(-result));
+  }
+  co_await refuse(std::move(last));
+  co_return nullptr;
+}
+
+Task<void> Passage::carry(policy::Verdict verdict) {
+  const std::unique_ptr<Watched> server = co_await dial(std::move(verdict));
+  if (server != nullptr) {
+    co_await relay(*room_, client_, *server, std::move(first_), carried_);
+    live_.server = nullptr;
+  }
+}
+
+// A client that speaks HTTP is told why; others see a reset.
+Task<void> Passage::refuse(policy::Verdict verdict) {
+  verdict.outcome = policy::Verdict::Outcome::kDenied;
+  note("connect", verdict);
+  const Deadline deadline = in(kRefusalPatience);
+  while (sniff(first_) == Sniffed::kNeedMore) {
+    const bool more = co_await read_more(deadline);
+    if (!more) {
+      break;
+    }
+  }
+  if (sniff(first_) == Sniffed::kHttp) {
+    co_await answer_refused(verdict, "403 Forbidden");
+  } else {
+    client_.reset_on_close();
+  }
+}
+
+Task<void> Passage::answer_refused(const policy::Verdict& verdict, std::string_view status) {
+  std::string body = "carrel: the sandbox's network policy does not allow " +
+                     policy::endpoint_text(live_.flow.host, live_.flow.port) + ": " +
+                     verdict.reason + "\n";
+  if (!verdict.hint.empty()) {
+    body += "hint: " + verdict.hint + "\n";
+  }
+  std::string text = "HTTP/1.1 ";
+  text.append(status)
+      .append("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n")
+      .append("X-Carrel-Denied: 1\r\nContent-Length: ")
+      .append(std::to_string(body.size()))
+      .append("\r\n\r\n")
+      .append(body);
+  co_await write_whole(client_, bytes_of(text), in(kRefusalPatience));
+  // What the client still sends would make the kernel reset the connection before it has read.
+  ::shutdown(client_.fd(), SHUT_WR);
+  std::array<std::uint8_t, 4096> rest;
+  const Deadline deadline = in(kRefusalPatience);
+  std::ptrdiff_t n = 1;
+  while (n > 0) {
+    n = co_await read_some(client_, rest, deadline);
+  }
+}
+
+}  // namespace carrel::egress

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "egress/http_head.h"
+#include "egress/io.h"
+#include "egress/relay.h"
+#include "egress/room.h"
+
+namespace carrel::egress {
+
+// A denial that no rule is the reason of.
+inline policy::Verdict denied(std::string reason) {
+  policy::Verdict verdict;
+  verdict.reason = std::move(reason);
+  return verdict;
+}
+
+// One connection of a sandbox, from the moment it was taken to its end: what it is for is found out,
+// decided on, dialled, and carried.
+class Passage {
+ public:
+  Passage(std::shared_ptr<Room> room, UniqueFd client);
+  ~Passage();
+  Passage(const Passage&) = delete;
+  Passage& operator=(const Passage&) = delete;
+
+  // The program meant another address, which the kernel knows.
+  Task<void> serve_redirected();
+  // The program asks a proxy.
+  Task<void> serve_proxied();
+
+ private:
+  Task<bool> enter();
+  // Decides, reads what the decision needs, and carries.
+  Task<void> admit();
+  // Reads more of what the client says, into `first_`. False: it says no more, or too late.
+  Task<bool> read_more(Deadline deadline);
+  // Decides on the first bytes.
+  Task<policy::Verdict> look_at_evidence();
+  // Null: it was refused or failed, and the client knows.
+  Task<std::unique_ptr<Watched>> dial(policy::Verdict verdict);
+  Task<void> carry(policy::Verdict verdict);
+  // Each request is decided on before it goes out.
+  Task<void> carry_requests();
+  Task<bool> send_requests(Watched& server);
+  Task<bool> send_body(Watched& server, const RequestHead& head);
+  Task<void> refuse(policy::Verdict verdict);
+  Task<void> answer_refused(const policy::Verdict& verdict, std::string_view status);
+  Task<void> serve_socks();
+
+  policy::HttpRequest request_of(const RequestHead& head) const;
+  void note(std::string_view event, const policy::Verdict& verdict, std::string detail = {});
+
+  std::shared_ptr<Room> room_;
+  Watched client_;
+  LiveFlow live_;
+  std::vector<std::uint8_t> first_;  // what was read and not sent on yet
+  Carried carried_;
+  Deadline begun_ = Clock::now();
+  bool connected_ = false;
+};
+
+}  // namespace carrel::egress

@@ -1,0 +1,138 @@
+#include "egress/registration.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "base/unix_socket.h"
+#include "storage/box.h"
+
+namespace carrel::egress {
+
+namespace {
+
+constexpr const char* kPlace = "run/net";
+constexpr const char* kFile = "registration";
+constexpr const char* kSocket = "socket";
+constexpr std::size_t kLargest = 1U << 20;
+
+Result<UniqueFd> open_place(const storage::Home& home) {
+  if (::mkdirat(home.directory(), kPlace, 0700) != 0 && errno != EEXIST) {
+    return system_error("make '" + std::string(kPlace) + "'");
+  }
+  return open_at(home.directory(), kPlace, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+}
+
+Error damaged(const std::string& id) {
+  return Error{Code::kSystem, 0, "the network registration of sandbox " + id + " is damaged", {}};
+}
+
+}  // namespace
+
+Result<UniqueFd> open_registration(const storage::Home& home, const std::string& id) {
+  CARREL_ASSIGN(const UniqueFd place, open_place(home));
+  if (::mkdirat(place.get(), id.c_str(), 0700) != 0 && errno != EEXIST) {
+    return system_error("make the directory of the sandbox's network");
+  }
+  return open_at(place.get(), id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+}
+
+Status write_registration(const storage::Home& home, const Registration& registration) {
+  CARREL_ASSIGN(const UniqueFd directory, open_registration(home, registration.id));
+  const nlohmann::ordered_json object = {
+      {"id", registration.id},
+      {"long_lived", registration.kind == Registration::Kind::kLongLived},
+      {"pid", registration.pid},
+      {"start_time", registration.start_time},
+      {"policy", policy::network_to_json(registration.policy)}};
+  return replace_file_at(directory.get(), kFile, object.dump(), 0600);
+}
+
+Result<Registration> read_registration(const storage::Home& home, const std::string& id) {
+  if (!storage::is_id(id)) {
+    return Error{Code::kInvalid, 0, "that is no id of a sandbox", {}};
+  }
+  CARREL_ASSIGN(const UniqueFd place, open_place(home));
+  auto text = read_file_at(place.get(), id + "/" + kFile, kLargest);
+  if (!text.ok()) {
+    return text.error().error_number == ENOENT
+               ? Error{Code::kNotFound, 0, "sandbox " + id + " has no network", {}}
+               : text.error();
+  }
+  const auto object = nlohmann::json::parse(text.value(), nullptr, false);
+  if (!object.is_object() || object.value("id", "") != id || !object.contains("policy") ||
+      !object["policy"].is_string()) {
+    return damaged(id);
+  }
+  Registration registration;
+  registration.id = id;
+  registration.kind = object.value("long_lived", false) ? Registration::Kind::kLongLived
+                                                        : Registration::Kind::kOneShot;
+  registration.pid = object.value("pid", 0);
+  registration.start_time = object.value("start_time", std::uint64_t{0});
+  CARREL_ASSIGN(registration.policy,
+                policy::network_from_json(object["policy"].get<std::string>()));
+  return registration;
+}
+
+void remove_registration(const storage::Home& home, const std::string& id) {
+  auto place = open_at(home.directory(), kPlace, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (place.ok()) {
+    (void)remove_tree_at(place.value().get(), id);
+  }
+}
+
+std::vector<std::string> registered_ids(const storage::Home& home) {
+  std::vector<std::string> ids;
+  if (auto place = open_place(home); place.ok()) {
+    (void)each_visible_entry_at(place.value().get(), ".", [&](const dirent& entry) {
+      if (storage::is_id(entry.d_name)) {
+        ids.emplace_back(entry.d_name);
+      }
+    });
+  }
+  return ids;
+}
+
+Result<UniqueFd> bind_guest_socket(const storage::Home& home, const std::string& id) {
+  CARREL_ASSIGN(const UniqueFd directory, open_registration(home, id));
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_un address = socket_address(directory.get(), kSocket);
+  if (!socket.valid() ||
+      ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return system_error("bind the sandbox's socket");
+  }
+  return socket;
+}
+
+Result<UniqueFd> connect_guest(const storage::Home& home, const Registration& registration) {
+  storage::BoxRecord record;
+  record.id = registration.id;
+  record.pid = registration.pid;
+  record.start_time = registration.start_time;
+  record.boot_id = storage::boot_id();
+  if (registration.kind == Registration::Kind::kLongLived) {
+    return storage::connect_box(home, record);
+  }
+  CARREL_ASSIGN(const UniqueFd directory, open_registration(home, registration.id));
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_un address = socket_address(directory.get(), kSocket);
+  if (!socket.valid() ||
+      ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return system_error("connect to sandbox " + registration.id);
+  }
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+      peer.pid != registration.pid || !storage::is_alive(record)) {
+    return Error{Code::kGone, 0,
+                 "the socket of sandbox " + registration.id + " is not held by its guest", {}};
+  }
+  return socket;
+}
+
+}  // namespace carrel::egress

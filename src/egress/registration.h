@@ -1,0 +1,40 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "policy/network.h"
+#include "storage/home.h"
+
+namespace carrel::egress {
+
+// That a sandbox has a network, and which: run/net/ID in the home. It is written before the egress
+// process is told, and is all that the next one needs after the death of this one.
+struct Registration {
+  enum class Kind { kOneShot, kLongLived };
+
+  std::string id;
+  Kind kind = Kind::kOneShot;
+  pid_t pid = 0;                 // of the guest
+  std::uint64_t start_time = 0;  // of that process
+  policy::NetworkPolicy policy;
+};
+
+Status write_registration(const storage::Home& home, const Registration& registration);
+Result<Registration> read_registration(const storage::Home& home, const std::string& id);
+void remove_registration(const storage::Home& home, const std::string& id);
+std::vector<std::string> registered_ids(const storage::Home& home);
+// The directory of its own, made if it is missing.
+Result<UniqueFd> open_registration(const storage::Home& home, const std::string& id);
+
+// A one-shot sandbox's guest listens only if it has a network: its socket.
+Result<UniqueFd> bind_guest_socket(const storage::Home& home, const std::string& id);
+// Connects to the guest, and checks that it is the one.
+Result<UniqueFd> connect_guest(const storage::Home& home, const Registration& registration);
+
+}  // namespace carrel::egress
