@@ -283,6 +283,12 @@ class Parser {
                                                 kWorkspaceActions}));
         }
         return {};
+      case OperandKind::kNetAction:
+        if (!is_word_of(kNetActions, word)) {
+          return fail_usage(
+              command(), concat({"unknown action ", quote(word), "; it is one of ", kNetActions}));
+        }
+        break;
       case OperandKind::kFileAction:
         if (!is_word_of(kFileActions, word)) {
           return usage_error(

@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "backends/native/groups.h"
+#include "backends/native/network.h"
 #include "backends/native/remains.h"
 #include "backends/native/strays.h"
 #include "base/files.h"
@@ -130,6 +131,8 @@ Result<Connection> connect_to(const std::string& named) {
     greeted.error().hint = "'carrel info' says why";
   }
   CARREL_TRY(greeted);
+  // Where that fails its commands run, and have no network.
+  (void)native::ensure_network(connection.home, connection.record.id);
   return connection;
 }
 

@@ -47,6 +47,8 @@ std::string operand_words(const Command& command) {
       return "import pull build ls rm prune";
     case OperandKind::kWorkspaceAction:
       return std::string(kWorkspaceActions);
+    case OperandKind::kNetAction:
+      return std::string(kNetActions);
     case OperandKind::kFileAction:
       return std::string(kFileActions);
     case OperandKind::kSandbox:

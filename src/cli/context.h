@@ -36,6 +36,8 @@ int diff_command(const Context& context);
 int apply_command(const Context& context);
 int doctor_command(const Context& context);
 int mount_command(const Context& context);
+int net_command(const Context& context);
 int keeper_command(const Context& context);
+int egress_command(const Context& context);
 
 }  // namespace carrel::cli

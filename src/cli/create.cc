@@ -5,6 +5,7 @@
 
 #include "backends/native/keeper.h"
 #include "backends/native/keeper_client.h"
+#include "backends/native/network.h"
 #include "backends/native/remains.h"
 #include "backends/native/workdir.h"
 #include "cli/context.h"
@@ -16,6 +17,7 @@
 #include "cli/workspace_source.h"
 #include "cli/workspace_target.h"
 #include "policy/size.h"
+#include "storage/box.h"
 #include "storage/home.h"
 #include "storage/state.h"
 
@@ -63,6 +65,12 @@ int create_command(const Context& context) {
   auto id = native::create_sandbox(home.value(), std::move(request));
   if (!id.ok()) {
     return fail(context, id.error());
+  }
+  if (Status served = native::serve_network(home.value(), id.value()); !served.ok()) {
+    if (auto record = storage::read_record(home.value(), id.value()); record.ok()) {
+      (void)native::remove_sandbox(home.value(), record.value(), 0, "it had no network");
+    }
+    return fail(context, served.error());
   }
   // The default one is part of every sandbox.
   if (workdir != policy::Spec{}.workdir) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backends/native/keeper_client.h"
+#include "backends/native/network.h"
 #include "base/files.h"
 #include "cli/context.h"
 #include "cli/mounts.h"
@@ -104,7 +105,9 @@ Result<std::string> make_fork(const Context& context, storage::Home& home,
                       : Result<std::string>(used.error());
   if (!id.ok()) {
     (void)store.remove(row.name);
+    return id;
   }
+  CARREL_TRY(native::serve_network(home, id.value()));
   return id;
 }
 

@@ -106,6 +106,10 @@ int dispatch(const Context& context) {
       return doctor_command(context);
     case CommandId::kMount:
       return mount_command(context);
+    case CommandId::kNet:
+      return net_command(context);
+    case CommandId::kEgress:
+      return egress_command(context);
     case CommandId::kKeeper:
       return keeper_command(context);
     case CommandId::kHelp:

@@ -37,6 +37,9 @@ constexpr std::array kFileWords = {
     Operand{"ACTION", OperandKind::kFileAction}, Operand{"ID", OperandKind::kSandbox},
     Operand{"PATH", OperandKind::kAnything}, Operand{"WORD", OperandKind::kAnything},
     Operand{"WORD", OperandKind::kAnything}};
+constexpr std::array kNetWords = {Operand{"ACTION", OperandKind::kNetAction},
+                                  Operand{"ID", OperandKind::kSandbox},
+                                  Operand{"WORD", OperandKind::kAnything}};
 constexpr std::array kWords = {Operand{"WORD", OperandKind::kAnything}};
 constexpr std::span<const Operand> kNone{};
 
@@ -226,6 +229,19 @@ constexpr std::array kCommands = {
             "carrel mount check ./project\tread-only\n"
             "carrel mount check --rw --config lists.toml /srv/out\twritable, by these lists\n",
             Visibility::kListed},
+    Command{CommandId::kNet, "net", "what may leave a sandbox, what did, and why",
+            CommandGroup::kOther, kNetWords, 2, 3, Trailing::kNothing, kUsageFailed, std::nullopt,
+            "ACTION is explain ID URL, log ID, usage ID or set ID POLICY. explain says whether a "
+            "connection would be allowed and which rule decides (exit status 125: denied). log "
+            "shows every lookup and connection with its verdict, --follow goes on. set changes the "
+            "policy of a running sandbox: connections that it does not allow end at once. POLICY is "
+            "what --network takes. A sandbox that was made with `--network none` cannot be given "
+            "a network later.",
+            "id=$(carrel create --network allow=pypi)\tPyPI and nothing else\n"
+            "carrel net explain $id https://example.org/\twould it get there?\n"
+            "carrel net log $id -f\twhat it tries\n"
+            "carrel net set $id allow=\tnothing any more\n",
+            Visibility::kListed},
     Command{CommandId::kCompletion, "completion", "print a completion script for a shell",
             CommandGroup::kOther, kShellName, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt,
             "SHELL is bash, zsh or fish.",
@@ -240,6 +256,9 @@ constexpr std::array kCommands = {
             "carrel help run\tabout run\ncarrel help --man | man -l -\tthe manual\n",
             Visibility::kListed},
     Command{CommandId::kKeeper, "keeper", "look after the sandboxes of a user; started by itself",
+            CommandGroup::kOther, kWords, 0, kMany, Trailing::kNothing, kUsageFailed, std::nullopt,
+            "", "", Visibility::kHidden},
+    Command{CommandId::kEgress, "egress", "serve the networks of a user's sandboxes; started by itself",
             CommandGroup::kOther, kWords, 0, kMany, Trailing::kNothing, kUsageFailed, std::nullopt,
             "", "", Visibility::kHidden},
 };
@@ -341,7 +360,7 @@ constexpr std::array kOptions = {
     Option{OptionId::kDetach, 0, "detach", "", "do not wait; print the command's number", "",
            of(CommandId::kExec), nullptr},
     Option{OptionId::kFollow, 'f', "follow", "", "go on as output arrives", "",
-           of(CommandId::kLogs), nullptr},
+           of(CommandId::kLogs, CommandId::kNet), nullptr},
     Option{OptionId::kFrom, 0, "from", "OFFSET", "start at this byte of the output", "",
            of(CommandId::kLogs), check_offset},
     Option{OptionId::kCommand, 0, "command", "NUMBER", "the output of this command only", "",

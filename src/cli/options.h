@@ -39,10 +39,12 @@ enum class CommandId : unsigned {
   kApply,
   kDoctor,
   kMount,
+  kNet,
   kCompletion,
   kVersion,
   kHelp,
   kKeeper,
+  kEgress,
 };
 
 // What a word after the options is, and so how it is checked and completed. A verb is its
@@ -56,6 +58,7 @@ enum class OperandKind {
   kImageAction,
   kWorkspaceAction,
   kFileAction,
+  kNetAction,
   kVerb,
   kAnything
 };

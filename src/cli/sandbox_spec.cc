@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "backends/native/enforcement.h"
+#include "backends/native/network.h"
 #include "base/files.h"
 #include "policy/config.h"
 #include "policy/mount_request.h"

@@ -13,7 +13,6 @@ namespace carrel::egress {
 
 namespace {
 
-constexpr const char* kName = "egress";
 constexpr int kAnswerMs = 15'000;
 constexpr std::size_t kLargestAnswer = 64U << 10;
 
@@ -55,18 +54,13 @@ Result<nlohmann::json> ask(const storage::Home& home, const std::string& operati
   Result<nlohmann::json> answer = Error{Code::kGone, 0, "the egress process ended", "try again"};
   for (int tries = 0; tries < kTries && !answer.ok() && answer.error().code == Code::kGone;
        ++tries) {
-    CARREL_ASSIGN(const UniqueFd socket, storage::reach_background(home, kName));
+    CARREL_ASSIGN(const UniqueFd socket, storage::reach_background(home, kProcess));
     answer = ask_at(socket.get(), operation, id);
   }
   return answer;
 }
 
 }  // namespace
-
-Status enroll(const storage::Home& home, const Registration& registration) {
-  CARREL_TRY(write_registration(home, registration));
-  return revive(home, registration.id);
-}
 
 Status revive(const storage::Home& home, const std::string& id) {
   CARREL_TRY(ask(home, "attach", id));
@@ -78,10 +72,6 @@ Status change(const storage::Home& home, const std::string& id, policy::NetworkP
   registration.policy = std::move(policy);
   CARREL_TRY(write_registration(home, registration));
   return revive(home, id);
-}
-
-void forget(const storage::Home& home, const std::string& id) {
-  remove_registration(home, id);
 }
 
 Result<Usage> usage(const storage::Home& home, const std::string& id) {

@@ -9,15 +9,11 @@
 
 namespace carrel::egress {
 
-// Stores the registration and has the egress process, which is started if there is none, serve the
-// sandbox. When this returns, its policy is in force.
-Status enroll(const storage::Home& home, const Registration& registration);
+// Has the egress process, which is started if there is none, serve a sandbox that is registered. When
+// this returns, its policy is in force.
+Status revive(const storage::Home& home, const std::string& id);
 // Changes what a sandbox may reach, while it runs.
 Status change(const storage::Home& home, const std::string& id, policy::NetworkPolicy policy);
-// Has a sandbox served that is registered, after the death of the egress process.
-Status revive(const storage::Home& home, const std::string& id);
-// The sandbox ended.
-void forget(const storage::Home& home, const std::string& id);
 
 struct Usage {
   std::uint64_t bytes_out = 0;

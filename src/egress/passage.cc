@@ -1,7 +1,7 @@
 #include "egress/passage.h"
 
-#include <linux/netfilter_ipv4.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <array>
 #include <cstring>
@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kRefusalPatience{250};
 constexpr std::chrono::seconds kDialPatience{10};
 constexpr std::size_t kMostAddresses = 4;
 constexpr std::size_t kMostEvidence = 64U << 10;
-constexpr int kIp6OriginalDestination = 80;  // IP6T_SO_ORIGINAL_DST
+constexpr int kOriginalDestination = 80;  // SO_ORIGINAL_DST, and IP6T_SO_ORIGINAL_DST
 
 // Where the program wanted to go.
 std::optional<SocketAddress> original_destination(int fd) {
@@ -32,7 +32,7 @@ std::optional<SocketAddress> original_destination(int fd) {
   const bool four = here.storage.ss_family == AF_INET;
   SocketAddress meant;
   meant.size = sizeof meant.storage;
-  if (::getsockopt(fd, four ? SOL_IP : SOL_IPV6, four ? SO_ORIGINAL_DST : kIp6OriginalDestination,
+  if (::getsockopt(fd, four ? SOL_IP : SOL_IPV6, kOriginalDestination,
                    meant.get(), &meant.size) != 0) {
     return std::nullopt;
   }

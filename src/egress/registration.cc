@@ -41,6 +41,11 @@ Result<UniqueFd> open_registration(const storage::Home& home, const std::string&
   return open_at(place.get(), id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
+bool is_registered(const storage::Home& home, const std::string& id) {
+  const std::string path = std::string(kPlace) + "/" + id + "/" + kFile;
+  return ::faccessat(home.directory(), path.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 Status write_registration(const storage::Home& home, const Registration& registration) {
   CARREL_ASSIGN(const UniqueFd directory, open_registration(home, registration.id));
   const nlohmann::ordered_json object = {

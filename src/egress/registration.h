@@ -25,6 +25,10 @@ struct Registration {
   policy::NetworkPolicy policy;
 };
 
+// The egress process as others find it in run/.
+inline constexpr const char* kProcess = "egress";
+
+bool is_registered(const storage::Home& home, const std::string& id);
 Status write_registration(const storage::Home& home, const Registration& registration);
 Result<Registration> read_registration(const storage::Home& home, const std::string& id);
 void remove_registration(const storage::Home& home, const std::string& id);

@@ -66,7 +66,7 @@ void Resolver::read_configuration() {
     }
   }
   if (servers_.empty()) {
-    servers_.push_back(SocketAddress::of(policy::IpAddress::from({127, 0, 0, 1}), 53));
+    servers_.push_back(SocketAddress::of(policy::IpAddress::from(policy::IpAddress::V4{127, 0, 0, 1}), 53));
   }
 }
 

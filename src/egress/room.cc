@@ -1,6 +1,7 @@
 #include "egress/room.h"
 
 #include <ifaddrs.h>
+#include <netinet/in.h>
 
 #include <algorithm>
 #include <utility>

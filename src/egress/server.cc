@@ -3,9 +3,12 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <map>
 #include <memory>
@@ -24,7 +27,6 @@ namespace carrel::egress {
 
 namespace {
 
-constexpr const char* kName = "egress";
 constexpr std::chrono::seconds kIdle{10};
 constexpr std::chrono::seconds kRequestPatience{10};
 constexpr std::size_t kLargestRequest = 4096;
@@ -35,11 +37,11 @@ class Server {
   explicit Server(storage::Home& home) : home_(&home) {}
 
   Status open() {
-    CARREL_ASSIGN(lock_, storage::lock_background(*home_, kName));
+    CARREL_ASSIGN(lock_, storage::lock_background(*home_, kProcess));
     CARREL_ASSIGN(service_.log, DecisionLog::open(home_->directory()));
     CARREL_ASSIGN(const UniqueFd run, open_at(home_->directory(), "run", O_PATH | O_DIRECTORY));
     UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    const sockaddr_un address = socket_address(run.get(), kName);
+    const sockaddr_un address = socket_address(run.get(), kProcess);
     (void)::unlinkat(home_->directory(), "run/egress", 0);
     if (!socket.valid() ||
         ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||

@@ -179,15 +179,8 @@ class Conversation {
       }
       case FrameType::kRefused:
         return to_error(frame.payload);
-      case FrameType::kBootFailed: {
-        int reason = static_cast<int>(reader.u32() & 0xfff);
-        std::string text(reader.text(1024));
-        if (!reader.finished()) {
-          break;
-        }
-        return Error{Code::kUnsupported, reason, "Failed to create sandbox: cannot " + text,
-                     "run 'carrel doctor'"};
-      }
+      case FrameType::kBootFailed:
+        return to_boot_error(frame.payload);
       default:
         break;
     }
@@ -380,6 +373,29 @@ Result<std::string> encode_start(const CommandRequest& request, Input input) {
   protocol::write_start(writer, start);
   payload.resize(writer.size());
   return payload;
+}
+
+Error to_boot_error(std::string_view payload) {
+  protocol::Reader reader(
+      {reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
+  const int reason = static_cast<int>(reader.u32() & 0xfff);
+  const std::string text(reader.text(1024));
+  if (!reader.finished()) {
+    return Error{Code::kGone, 0, "the sandbox's guest sent a malformed answer", {}};
+  }
+  return Error{Code::kUnsupported, reason, "Failed to create sandbox: cannot " + text,
+               "run 'carrel doctor'"};
+}
+
+Status await_guest(GuestStream& stream, int timeout_ms) {
+  CARREL_TRY(stream.send(0, FrameType::kList));
+  CARREL_ASSIGN(const GuestFrame frame, stream.wait(timeout_ms));
+  if (frame.type == FrameType::kBootFailed) {
+    return to_boot_error(frame.payload);
+  }
+  return frame.type == FrameType::kListEnd
+             ? Status()
+             : Error{Code::kGone, 0, "the sandbox's guest sent a malformed answer", {}};
 }
 
 Result<ExecResult> serve_command(GuestStream& stream, FrameType type, std::string_view payload,

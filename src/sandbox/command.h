@@ -58,6 +58,12 @@ struct CommandIo {
 // of a refusal is hostile.
 ExecResult to_result(const protocol::Exit& end);
 Error to_error(std::string_view payload);
+// What kBootFailed says.
+Error to_boot_error(std::string_view payload);
+
+// Waits until the guest of a new sandbox answers, which is when its room is closed. Its error is the
+// step that failed.
+Status await_guest(GuestStream& stream, int timeout_ms);
 
 // Sends a start (or follow) frame that was encoded before and serves the command until it ends.
 // kGone when the sandbox ended first. The guest is trusted with nothing: after the command's

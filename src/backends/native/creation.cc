@@ -8,8 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "backends/native/network.h"
 #include "backends/native/remains.h"
 #include "policy/spec_json.h"
+#include "sandbox/command.h"
 #include "storage/box.h"
 #include "storage/events.h"
 #include "storage/state.h"
@@ -24,14 +26,6 @@ std::string enforcement_json(const Enforcement& enforcement) {
     rows.push_back({{"name", row.name}, {"by", row.by}, {"note", row.note}});
   }
   return rows.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
-
-Error boot_error(const std::string& payload) {
-  protocol::Reader reader({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
-  int reason = static_cast<int>(reader.u32() & 0xfff);
-  std::string text(reader.text(1024));
-  return Error{Code::kUnsupported, reason, "Failed to create sandbox: cannot " + text,
-               "run 'carrel doctor'"};
 }
 
 }  // namespace
@@ -104,7 +98,7 @@ Result<Creation::Finished> Creation::finish() {
     return Error{Code::kUnavailable, 0, "the sandbox is not ready yet", {}};
   }
   if (frame.type != protocol::FrameType::kReady) {
-    return boot_error(frame.payload);
+    return sandbox::to_boot_error(frame.payload);
   }
   protocol::Reader reader(
       {reinterpret_cast<const unsigned char*>(frame.payload.data()), frame.payload.size()});
@@ -129,6 +123,10 @@ Status Creation::store() {
   CARREL_TRY(state.set_running(record.id, enforcement_json(launched_.enforcement)));
   CARREL_TRY(storage::write_draft(*home_, record));
   CARREL_TRY(launched_.stream.send(0, protocol::FrameType::kDetach));
+  if (has_network(request_.spec)) {
+    CARREL_TRY(register_network(*home_, record.id, egress::Registration::Kind::kLongLived,
+                                record.pid, request_.spec));
+  }
   CARREL_TRY(storage::publish_draft(*home_, record.id));
   const policy::Spec& spec = request_.spec;
   const std::string& image = spec.image_name.empty() ? spec.image : spec.image_name;

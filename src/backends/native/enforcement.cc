@@ -3,7 +3,7 @@
 #include <string_view>
 #include <utility>
 
-#include "policy/given.h"
+#include "policy/network.h"
 
 namespace carrel::native {
 
@@ -69,7 +69,11 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   for (const EnforcementFacts::Tree& tree : facts.trees) {
     result.rows.push_back(row_of(tree));
   }
-  add("network", "none");
+  if (spec.network.mode == policy::NetworkMode::kNone) {
+    add("network", "none");
+  } else {
+    add("network", "egress process", policy::network_text(spec.network));
+  }
   if (held(facts.cgroup.memory)) {
     add("memory", words(facts.cgroup.memory),
         facts.cgroup.swap_accounted ? "" : "swap is not counted on this host");
@@ -111,16 +115,7 @@ void add_clocks(protocol::Clocks clocks, Enforcement& enforcement) {
   }
 }
 
-Status check_network(const policy::Spec& spec) {
-  if (spec.network.mode == policy::NetworkMode::kNone) {
-    return {};
-  }
-  const std::string text = policy::network_text(spec.network);
-  return policy::not_built({"network", text}, "a sandbox has no network in this version");
-}
-
 Status check_required(const policy::Spec& spec, const EnforcementFacts& facts) {
-  CARREL_TRY(check_network(spec));
   auto missing = [](const char* name, const std::string& why) {
     return Error{Code::kUnsupported, 0,
                  std::string("'") + name + "' is required and cannot be enforced here: " + why,

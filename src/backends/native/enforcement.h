@@ -56,9 +56,6 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts);
 // What the guest says that the kernel could give it.
 void add_clocks(protocol::Clocks clocks, Enforcement& enforcement);
 
-// kUnavailable for a sandbox with a network: this backend gives none yet.
-Status check_network(const policy::Spec& spec);
-
 // kUnsupported, with its name and the reason, when a required protection has only a substitute.
 Status check_required(const policy::Spec& spec, const EnforcementFacts& facts);
 

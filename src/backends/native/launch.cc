@@ -23,7 +23,9 @@
 #include "backends/native/mounts.h"
 #include "backends/native/scope.h"
 #include "base/files.h"
+#include "egress/registration.h"
 #include "guest/image.h"
+#include "kernel/captive_network.h"
 #include "kernel/seccomp.h"
 #include "kernel/uapi/landlock.h"
 #include "policy/syscalls.h"
@@ -148,8 +150,16 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
   // once, and both are under it.
   boot.guest_filter = request.lifetime == Lifetime::kOneShot ? boot.workload_filter
                                                              : bytes_of(guest_filter());
+  kernel::CaptiveNetwork network;
+  if (spec.network.mode != policy::NetworkMode::kNone) {
+    network = kernel::captive_network();
+    boot.routes = network.routes;
+    boot.routes6 = network.routes6;
+    boot.rules = network.rules;
+  }
   std::string payload(environment.size() + writable.size() + boot.guest_filter.size() +
-                          boot.workload_filter.size() + 8192,
+                          boot.workload_filter.size() + network.routes.size() +
+                          network.routes6.size() + network.rules.size() + 8192,
                       '\0');
   protocol::Writer writer({reinterpret_cast<unsigned char*>(payload.data()), payload.size()});
   protocol::write_boot(writer, boot);
@@ -428,6 +438,7 @@ Status clean_up(storage::Home& home, const kernel::CgroupLayout& cgroups, const 
     result = group.error();
   }
   home.release_ids_of(id);
+  egress::remove_registration(home, id);
   return result;
 }
 

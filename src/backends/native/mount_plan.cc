@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "backends/native/plan_writer.h"
+#include "kernel/captive_network.h"
 #include "protocol/boot.h"
 
 namespace carrel::native {
@@ -48,7 +49,9 @@ void add_etc(Parts& parts, const policy::Spec& spec, const Identity& identity) {
             "root:x:0:\n" + spec.user + ":x:" + gid + ":\nnogroup:x:65534:\n");
   plan.file("etc/hosts", "127.0.0.1 localhost " + spec.hostname + "\n::1 localhost\n");
   plan.file("etc/hostname", spec.hostname + "\n");
-  plan.file("etc/resolv.conf", "");
+  // Where a sandbox has no network, nothing is there.
+  plan.file("etc/resolv.conf",
+            "nameserver " + std::string(kernel::kCaptiveResolver) + "\noptions timeout:2\n");
   plan.file(kEmptyFile, "");
   parts.own.replace(kTmpSlot, kEmptyFile, identity.machine_id + "\n", 0);
   plan.file("etc/nsswitch.conf",

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "backends/native/launch.h"
+#include "backends/native/network.h"
 #include "backends/native/remains.h"
 #include "backends/native/scope.h"
 #include "base/files.h"
@@ -76,6 +77,13 @@ bool lacks_required_limit(const policy::Spec& spec, const kernel::CgroupLayout& 
   });
 }
 
+void forget(storage::Home& home, const policy::Spec& spec, const std::string& id) {
+  if (has_network(spec)) {
+    egress::remove_registration(home, id);
+  }
+  home.release_once(id);
+}
+
 constexpr std::chrono::seconds kLookAgain{1};
 
 }  // namespace
@@ -93,6 +101,10 @@ class OneShots::Making {
     request.id = id_;
     request.spec = spec_;
     CARREL_ASSIGN(request.trees, duplicate(*trees_));
+    if (has_network(spec_)) {
+      egress::remove_registration(*all_->home_, id_);  // of an attempt that failed
+      CARREL_ASSIGN(request.listener, egress::bind_guest_socket(*all_->home_, id_));
+    }
     if (::geteuid() == 0) {
       CARREL_ASSIGN(mark_, leave_mark(*all_->home_, id_, spec_.cgroup_parent));
     }
@@ -195,15 +207,18 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
   }
   sweep();  // while the guest builds its room
   if (!launched.ok()) {
-    home.release_once(id);
+    forget(home, job.spec, id);
     return launched.error();
   }
   Launched& box = launched.value();
   if (listener) {
     listener(box.enforcement);
   }
-  auto result = sandbox::serve_command(box.stream, protocol::FrameType::kStart, start,
-                                       job.command.timeout, io);
+  const Status network = has_network(job.spec) ? open_network(home, box, job.spec) : Status();
+  Result<sandbox::ExecResult> result =
+      network.ok() ? sandbox::serve_command(box.stream, protocol::FrameType::kStart, start,
+                                            job.command.timeout, io)
+                   : Result<sandbox::ExecResult>(network.error());
   end_sandbox(box);
   std::uint64_t peak = 0;
   if (box.groups.box.has_value()) {
@@ -224,7 +239,7 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
   if (box.id_range.has_value()) {
     home.release_ids(box.id, *box.id_range);
   }
-  home.release_once(id);
+  forget(home, job.spec, id);
   return result;
 }
 

@@ -1,0 +1,79 @@
+#include "backends/native/network.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <string>
+
+#include "base/files.h"
+#include "egress/client.h"
+#include "policy/given.h"
+#include "sandbox/command.h"
+#include "storage/background.h"
+#include "storage/box.h"
+
+namespace carrel::native {
+
+namespace {
+
+constexpr int kBootMs = 30'000;
+
+// The process behind the descriptor.
+Result<pid_t> process_of(int pidfd) {
+  constexpr std::string_view kKey = "\nPid:\t";
+  CARREL_ASSIGN(const std::string text,
+                read_file_at(AT_FDCWD, "/proc/self/fdinfo/" + std::to_string(pidfd)));
+  const std::size_t at = text.find(kKey);
+  pid_t pid = 0;
+  if (at != std::string::npos) {
+    const char* begin = text.data() + at + kKey.size();
+    std::from_chars(begin, text.data() + text.size(), pid);
+  }
+  if (pid <= 0) {
+    return Error{Code::kGone, 0, "the sandbox ended while it was made", {}};
+  }
+  return pid;
+}
+
+}  // namespace
+
+Status check_network(const policy::Spec& spec) {
+  for (const policy::NetworkRule& rule : spec.network.rules) {
+    if (rule.kind == policy::NetworkRule::Kind::kHttps && rule.reads_requests()) {
+      const std::string text = policy::rule_text(rule);
+      return policy::not_built({"network", text},
+                               "methods and paths are read in 'http:' rules only in this version");
+    }
+  }
+  return {};
+}
+
+Status register_network(const storage::Home& home, const std::string& id,
+                        egress::Registration::Kind kind, pid_t guest, const policy::Spec& spec) {
+  egress::Registration registration;
+  registration.id = id;
+  registration.kind = kind;
+  registration.pid = guest;
+  registration.start_time = storage::start_time_of(guest);
+  registration.policy = spec.network;
+  return egress::write_registration(home, registration);
+}
+
+Status open_network(const storage::Home& home, Launched& launched, const policy::Spec& spec) {
+  CARREL_TRY(sandbox::await_guest(launched.stream, kBootMs));
+  CARREL_ASSIGN(const pid_t guest, process_of(launched.pidfd.get()));
+  CARREL_TRY(register_network(home, launched.id, egress::Registration::Kind::kOneShot, guest,
+                              spec));
+  return egress::revive(home, launched.id);
+}
+
+Status serve_network(const storage::Home& home, const std::string& id) {
+  return egress::is_registered(home, id) ? egress::revive(home, id) : Status();
+}
+
+Status ensure_network(const storage::Home& home, const std::string& id) {
+  return storage::background_is_alive(home, egress::kProcess) ? Status() : serve_network(home, id);
+}
+
+}  // namespace carrel::native
