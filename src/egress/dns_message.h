@@ -13,6 +13,8 @@ namespace carrel::egress {
 inline constexpr std::size_t kLargestDnsMessage = 4096;
 inline constexpr std::uint32_t kDnsTtl = 60;
 
+inline constexpr std::uint16_t kDnsInternet = 1;  // the class of everything that has an answer
+
 enum class DnsType : std::uint16_t { kA = 1, kCname = 5, kAaaa = 28, kOpt = 41 };
 enum class DnsCode : std::uint8_t {
   kNoError = 0,
@@ -31,7 +33,7 @@ struct DnsQuery {
   std::string shown_name;            // for the log: what was asked, printable
   std::uint16_t type = 0;
   std::uint16_t klass = 1;
-  std::vector<std::uint8_t> question;   // as it came, for the answer
+  std::vector<std::uint8_t> question;      // as it came, for the answer
   std::optional<std::uint16_t> edns_size;  // how much fits in a datagram, if it said so
 };
 
@@ -47,22 +49,5 @@ std::vector<std::uint8_t> write_dns_answer(const DnsQuery& query, DnsCode code,
                                            DnsTransport transport);
 // The answer to what was refused; nothing if not even an id is there, or if it is a response.
 std::optional<std::vector<std::uint8_t>> write_dns_format_error(Bytes message);
-
-// What we ask a resolver of the host. `name` is a name.
-struct DnsLookup {
-  std::uint16_t id = 0;
-  policy::Host name;
-  DnsType type = DnsType::kA;
-};
-std::vector<std::uint8_t> write_dns_lookup(const DnsLookup& lookup);
-
-struct DnsAnswer {
-  DnsCode code = DnsCode::kNoError;
-  bool truncated = false;  // ask again over TCP
-  std::vector<policy::IpAddress> addresses;
-};
-// The answer to a lookup: addresses of the name, or of what at most 16 aliases lead to. Refused:
-// another id or question, names that point forward or in circles, and lengths that do not add up.
-Parsed<DnsAnswer> parse_dns_answer(Bytes message, const DnsLookup& lookup);
 
 }  // namespace carrel::egress

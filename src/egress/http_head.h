@@ -28,16 +28,16 @@ struct RequestHead {
   };
   std::string method;
   Form form = Form::kOrigin;
-  policy::Host host;       // of the target and of the Host header, which agree
-  std::uint16_t port = 0;  // 0: none was given
-  std::string path;        // without the query; empty for kAuthority, "*" for kAsterisk
-  std::string query;       // with its '?'; can be empty
-  int minor_version = 1;   // of HTTP/1
+  policy::Host host;                  // of the target and of the Host header, which agree
+  std::uint16_t port = 0;             // 0: none was given
+  std::string path;                   // without the query; empty for kAuthority, "*" for kAsterisk
+  std::string query;                  // with its '?'; can be empty
+  int minor_version = 1;              // of HTTP/1
   std::vector<http::Header> headers;  // names in lower case
   BodyFraming body;
   bool keeps_open = true;         // the client wants to send another request
   bool expects_continue = false;  // "Expect: 100-continue"
-  bool upgrades = false;          // asks for another protocol on this connection
+  bool upgrades = false;          // asks for a WebSocket; other upgrades are not passed on
 
   [[nodiscard]] const std::string* find(std::string_view name) const;
 };
@@ -46,30 +46,15 @@ struct RequestHead {
 // No bare CR or LF, no folded line, no space before a colon, exactly one Host (HTTP/1.0 may have
 // none if its target is absolute), which is the target's if that has one; not both Content-Length
 // and Transfer-Encoding, neither of them twice, no coding but chunked; user names, fragments,
-// control and non-ASCII characters in a target are refused.
+// control and non-ASCII characters in a target are refused, and so is TRACE.
 Parsed<RequestHead> parse_request_head(Bytes bytes);
 
 // The head as it goes to a server, with an origin-form target: what was read and nothing else.
-// Headers that are for a proxy (Proxy-*) and those that Connection names are left out.
+// Headers that are for one hop (Proxy-*, Connection and what it names) are left out.
 std::string write_request_head(const RequestHead& head);
 
-// The head of a response, strictly; `used` is where its body begins. See http::BodyDecoder for that.
+// The head of a response, strictly; `used` is where its body begins. See http::BodyDecoder for
+// that.
 Parsed<http::ResponseHead> parse_response_head(Bytes bytes);
-
-// Finds the end of a chunked request body. Refused are extensions, trailers, spaces and sizes of
-// more than 15 digits, which some servers read in another way.
-class ChunkedBody {
- public:
-  // How many of the bytes belong to the body; needs_more: all of them, and it goes on.
-  Parsed<std::size_t> feed(Bytes bytes);
-
- private:
-  enum class State { kSize, kSizeEnd, kData, kDataEnd, kDataLineEnd, kLast, kLastEnd, kDone };
-  std::string_view step(std::uint8_t byte);
-
-  State state_ = State::kSize;
-  std::uint64_t left_ = 0;
-  int digits_ = 0;
-};
 
 }  // namespace carrel::egress

@@ -14,32 +14,6 @@ Error broken(const std::string& why) {
   return Error{Code::kDenied, 0, "the answer is not HTTP as it should be: " + why, {}};
 }
 
-bool is_token(char c) {
-  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-         kMarks.find(c) != std::string_view::npos;
-}
-
-bool is_value(char c) { return c == '\t' || (static_cast<unsigned char>(c) >= ' ' && c != 0x7f); }
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) {
-    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  return result;
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) {
-    text.remove_prefix(1);
-  }
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) {
-    text.remove_suffix(1);
-  }
-  return text;
-}
-
 template <typename Number>
 bool read_number(std::string_view text, Number& number, int base) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
@@ -51,42 +25,18 @@ bool read_number(std::string_view text, Number& number, int base) {
 Status read_status_line(std::string_view line, ResponseHead& head) {
   if (line.size() < 12 || !line.starts_with("HTTP/1.") || (line[7] != '0' && line[7] != '1') ||
       line[8] != ' ' || !read_number(line.substr(9, 3), head.status, 10) || head.status < 100 ||
-      (line.size() > 12 && line[12] != ' ') || !std::all_of(line.begin(), line.end(), is_value)) {
+      (line.size() > 12 && line[12] != ' ') || !is_value(line)) {
     return broken("it does not begin with a status");
   }
   head.minor_version = line[7] - '0';
   return {};
 }
 
-Status read_header(std::string_view line, ResponseHead& head) {
-  const std::size_t colon = line.find(':');
-  const std::string_view name = line.substr(0, colon);
-  if (colon == std::string_view::npos || name.empty() ||
-      !std::all_of(name.begin(), name.end(), is_token)) {
-    return broken("a header has no proper name");
-  }
-  const std::string_view value = trimmed(line.substr(colon + 1));
-  if (!std::all_of(value.begin(), value.end(), is_value)) {
-    return broken("a header has control characters");
-  }
-  if (head.headers.size() == kMostHeaders) {
-    return broken("there are too many headers");
-  }
-  head.headers.push_back({lower(name), std::string(value)});
-  return {};
-}
-
-std::size_t count(const ResponseHead& head, std::string_view name) {
-  return static_cast<std::size_t>(std::count_if(head.headers.begin(), head.headers.end(),
-                                                [&](const Header& h) { return h.name == name; }));
-}
-
 }  // namespace
 
 const std::string* ResponseHead::find(std::string_view name) const {
-  const auto found = std::find_if(headers.begin(), headers.end(),
-                                  [&](const Header& header) { return header.name == name; });
-  return found == headers.end() ? nullptr : &found->value;
+  const Header* header = find_header(headers, name);
+  return header == nullptr ? nullptr : &header->value;
 }
 
 std::optional<std::size_t> end_of_head(std::string_view bytes) {
@@ -100,15 +50,15 @@ Result<ResponseHead> parse_head(std::string_view bytes) {
     return broken("its head has no end");
   }
   bytes.remove_suffix(2);
-  std::size_t end = bytes.find("\r\n");
+  const std::size_t end = bytes.find("\r\n");
   CARREL_TRY(read_status_line(bytes.substr(0, end), head));
   bytes.remove_prefix(end + 2);
-  while (!bytes.empty()) {
-    end = bytes.find("\r\n");
-    CARREL_TRY(read_header(bytes.substr(0, end), head));
-    bytes.remove_prefix(end + 2);
+  if (const std::string_view why = read_fields(bytes, head.headers); !why.empty()) {
+    return broken(std::string(why));
   }
-  if (count(head, "content-length") + count(head, "transfer-encoding") > 1) {
+  if (count_headers(head.headers, "content-length") +
+          count_headers(head.headers, "transfer-encoding") >
+      1) {
     return broken("it says in two ways how long it is");
   }
   return head;

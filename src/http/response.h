@@ -8,18 +8,13 @@
 #include <vector>
 
 #include "base/result.h"
+#include "http/fields.h"
 
 namespace carrel::http {
 
 // What a server says, read strictly: a stranger wrote it, or somebody on the way did.
 
 inline constexpr std::size_t kLargestHead = 64U << 10;
-inline constexpr std::size_t kMostHeaders = 128;
-
-struct Header {
-  std::string name;  // lower case in a response
-  std::string value;
-};
 
 struct ResponseHead {
   int minor_version = 1;  // of HTTP/1
