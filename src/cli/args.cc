@@ -285,10 +285,10 @@ class Parser {
         return {};
       case OperandKind::kNetAction:
         if (!is_word_of(kNetActions, word)) {
-          return fail_usage(
+          return usage_error(
               command(), concat({"unknown action ", quote(word), "; it is one of ", kNetActions}));
         }
-        break;
+        return {};
       case OperandKind::kFileAction:
         if (!is_word_of(kFileActions, word)) {
           return usage_error(

@@ -70,6 +70,7 @@ struct Operand {
   OperandKind kind = OperandKind::kAnything;
 };
 
+inline constexpr std::string_view kNetActions = "explain log set usage";
 inline constexpr std::string_view kFileActions =
     "read write append create rewrite str-replace delete ls stat find grep mv cp rm chmod mkdir "
     "watch";

@@ -139,15 +139,7 @@ Task<policy::Verdict> Passage::look_at_evidence() {
                          std::string(hello.reason));
       }
       if (hello.parsed()) {
-        policy::TlsHello evidence;
-        if (hello.value.server_name.has_value()) {
-          auto name = policy::canonical_host(*hello.value.server_name);
-          if (!name.ok()) {
-            co_return denied("the name in the TLS hello is none: " + name.error().message);
-          }
-          evidence.name = std::move(name.value());
-        }
-        live_.flow.evidence = std::move(evidence);
+        live_.flow.evidence = policy::TlsHello{hello.value.server_name};
         break;
       }
     } else if (sniffed == Sniffed::kHttp) {

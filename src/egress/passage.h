@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "egress/chunked_body.h"
 #include "egress/http_head.h"
 #include "egress/io.h"
 #include "egress/relay.h"

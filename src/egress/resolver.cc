@@ -19,7 +19,8 @@ constexpr int kRounds = 2;
 
 std::uint16_t random_id() {
   std::uint16_t id = 0;
-  (void)::getrandom(&id, sizeof id, 0);
+  while (::getrandom(&id, sizeof id, 0) != sizeof id) {
+  }
   return id;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "egress/dns_answer.h"
 #include "egress/dns_message.h"
 #include "egress/io.h"
 #include "egress/loop.h"

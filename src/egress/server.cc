@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "base/files.h"
@@ -146,6 +147,17 @@ class Server {
 
   // Serves a sandbox as its registration says; one that is served already gets its new policy.
   Task<Status> attach(std::string id) {
+    // A guest gives its sockets once: whoever comes second finds them taken.
+    while (attaching_.contains(id)) {
+      co_await service_.loop.sleep(in(std::chrono::milliseconds(1)));
+    }
+    attaching_.insert(id);
+    const Status attached = co_await attach_alone(id);
+    attaching_.erase(id);
+    co_return attached;
+  }
+
+  Task<Status> attach_alone(std::string id) {
     auto registration = read_registration(*home_, id);
     if (!registration.ok()) {
       co_return registration.error();
@@ -218,6 +230,7 @@ class Server {
   Service service_;
   std::unique_ptr<Watched> listener_;
   std::map<std::string, std::shared_ptr<Room>> rooms_;
+  std::set<std::string> attaching_;
   int busy_ = 0;
   Deadline last_used_ = Clock::now();
 };

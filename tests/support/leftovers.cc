@@ -12,12 +12,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The processes that belong to an installation: they leave by themselves.
 bool is_keeper(pid_t pid) {
   const std::string process = "/proc/" + std::to_string(pid);
   std::error_code failed;
   auto words = read_text(process + "/cmdline");
   return fs::read_symlink(process + "/exe", failed) == place().program() && words.has_value() &&
-         words->find(std::string("\0keeper\0", 8)) != std::string::npos;
+         (words->find(std::string("\0keeper\0", 8)) != std::string::npos ||
+          words->find(std::string("\0egress\0", 8)) != std::string::npos);
 }
 
 template <typename Visit>
@@ -47,7 +49,8 @@ Leftovers Leftovers::snapshot() {
     walk(place().home(as) + "/run", [&](const fs::directory_entry& entry) {
       // The directories right below are part of the home; what is in them is somebody's.
       const fs::path relative = entry.path().lexically_relative(place().home(as) + "/run");
-      const bool keepers = relative.string().starts_with("keeper") || relative == "nursery";
+      const bool keepers = relative.string().starts_with("keeper") || relative == "nursery" ||
+                           relative.string().starts_with("egress");
       if (!keepers && (!entry.is_directory(ignored) || relative.has_parent_path())) {
         result.found_.insert("file " + entry.path().string());
       }

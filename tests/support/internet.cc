@@ -1,0 +1,86 @@
+#include "support/internet.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "support/host.h"
+
+namespace carrel::test {
+
+namespace {
+
+constexpr std::chrono::seconds kPatience(30);
+
+bool shell(const std::string& text) { return std::system(text.c_str()) == 0; }
+
+}  // namespace
+
+Internet::Internet(const std::string& directory) : directory_(directory) {
+  std::filesystem::create_directories(directory);
+  if (::unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 ||
+      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    ADD_FAILURE() << "cannot make namespaces for the test";
+    return;
+  }
+  Launch launch;
+  launch.program = "/usr/bin/python3";
+  launch.arguments = {"-B", CARREL_INTERNET_SCRIPT, directory};
+  launch.environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"};
+  launch.directory = "/";
+  process_ = std::make_unique<Process>(launch);
+  if (!process_->wait_for_output("\n", kPatience)) {
+    ADD_FAILURE() << "no internet (openssl and iproute2 are needed)";
+    return;
+  }
+  const std::string pid = process_->out().substr(0, process_->out().find('\n'));
+  const std::string resolver = directory + "/resolv.conf";
+  write_text(resolver, "nameserver 11.0.0.53\n");
+  const bool connected =
+      shell("PATH=$PATH:/usr/sbin:/sbin; ip link set lo up && "
+            "ip link add outside type veth peer name inside netns " + pid + " && "
+            "ip addr add 11.0.0.2/24 dev outside && "
+            "ip -6 addr add 2400:1111:ffff::2/64 dev outside nodad && ip link set outside up && "
+            "ip route add default via 11.0.0.1 && "
+            "ip -6 route add default via 2400:1111:ffff::1") &&
+      shell("mount --bind " + resolver + " \"$(readlink -f /etc/resolv.conf)\"");
+  EXPECT_TRUE(connected) << "cannot connect the test to its internet";
+  process_->write("go\n");
+  EXPECT_TRUE(process_->wait_for_output("ready\n", kPatience)) << "the internet does not start";
+}
+
+Internet::~Internet() {
+  if (process_) {
+    (void)shell("umount \"$(readlink -f /etc/resolv.conf)\"");
+    (void)process_->wait(kPatience);
+  }
+}
+
+std::string Internet::authority_certificate() const {
+  return read_text(directory_ + "/ca.pem").value_or("");
+}
+
+std::vector<std::string> Internet::lines(const std::string& file) const {
+  std::vector<std::string> result;
+  std::istringstream text(read_text(directory_ + "/" + file).value_or(""));
+  for (std::string line; std::getline(text, line);) {
+    result.push_back(line);
+  }
+  return result;
+}
+
+std::vector<std::string> Internet::queries() const { return lines("queries"); }
+
+std::vector<nlohmann::json> Internet::requests() const {
+  std::vector<nlohmann::json> result;
+  for (const std::string& line : lines("requests")) {
+    result.push_back(nlohmann::json::parse(line, nullptr, false));
+  }
+  return result;
+}
+
+}  // namespace carrel::test

@@ -1,0 +1,202 @@
+"""An internet for one test: internet.py DIRECTORY
+
+In a network namespace of its own: an authority for every name, which writes down each question;
+web servers with and without TLS; a metadata service; a server that repeats what it hears. The test
+connects its own namespace to it. Prints its process id, waits for a line, and prints "ready".
+"""
+import ctypes
+import http.server
+import json
+import os
+import socket
+import socketserver
+import ssl
+import struct
+import subprocess
+import sys
+import threading
+
+CLONE_NEWNET = 0x40000000
+GATEWAY = "11.0.0.1"
+AUTHORITY = "11.0.0.53"
+METADATA = "169.254.169.254"
+NAMES = {
+    "allowed.test": ["11.1.1.1"],
+    "a.wild.test": ["11.1.1.2"],
+    "a.b.wild.test": ["11.1.1.2"],
+    "wild.test": ["11.1.1.2"],
+    "evil.test": ["11.6.6.6"],
+    "six.test": ["2400:1111::1"],
+    "inside.test": ["10.1.2.3"],
+    "loop.test": ["127.0.0.1"],
+    "metadata.test": [METADATA],
+    "gateway.test": ["11.0.0.2"],
+    "twice.test": ["10.1.2.3", "11.1.1.1"],
+}
+
+directory = sys.argv[1]
+lock = threading.Lock()
+
+
+def note(file, text):
+    with lock, open(os.path.join(directory, file), "a", encoding="utf-8", errors="replace") as out:
+        out.write(text + "\n")
+
+
+def run(*words):
+    subprocess.run(words, check=True, cwd=directory)
+
+
+def question_of(message):
+    labels, at = [], 12
+    while message[at]:
+        labels.append(message[at + 1:at + 1 + message[at]].decode("latin-1"))
+        at += 1 + message[at]
+    kind = struct.unpack(">H", message[at + 1:at + 3])[0]
+    return ".".join(labels).lower(), kind, message[12:at + 5]
+
+
+def answer_of(message):
+    name, kind, question = question_of(message)
+    note("queries", f"{name} {kind}")
+    family = {1: socket.AF_INET, 28: socket.AF_INET6}.get(kind)
+    data = []
+    for address in NAMES.get(name, []):
+        if family and (":" in address) == (family == socket.AF_INET6):
+            data.append(socket.inet_pton(family, address))
+    code = 0 if name in NAMES else 3
+    head = message[:2] + struct.pack(">HHHHH", 0x8180 | code, 1, len(data), 0, 0)
+    rows = b"".join(struct.pack(">HHHIH", 0xC00C, kind, 1, 5, len(one)) + one for one in data)
+    return head + question + rows
+
+
+class Datagrams(socketserver.BaseRequestHandler):
+    def handle(self):
+        message, sock = self.request
+        sock.sendto(answer_of(message), self.client_address)
+
+
+class Streams(socketserver.StreamRequestHandler):
+    def handle(self):
+        size = struct.unpack(">H", self.rfile.read(2))[0]
+        reply = answer_of(self.rfile.read(size))
+        self.wfile.write(struct.pack(">H", len(reply)) + reply)
+
+
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self):
+        note("connections", f"echo {self.client_address[0]}")
+        while data := self.request.recv(65536):
+            self.request.sendall(data)
+
+
+class Web(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def answer(self):
+        size = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(size)
+        place = self.connection.getsockname()
+        note("requests", json.dumps({
+            "address": place[0], "port": place[1], "method": self.command, "path": self.path,
+            "host": self.headers.get("Host"), "headers": dict(self.headers.items()),
+            "body": len(body)}))
+        if self.path == "/redirect":
+            self.send_response(302)
+            self.send_header("Location", "http://evil.test/")
+            text = b""
+        elif self.path.startswith("/bytes/"):
+            self.send_response(200)
+            text = b"x" * int(self.path.split("/")[2])
+        else:
+            self.send_response(200)
+            text = f"hello from {self.headers.get('Host')} {self.path}\n".encode()
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = answer
+
+    def log_message(self, *_):
+        pass
+
+
+class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 512
+
+
+class Server6(Server):
+    address_family = socket.AF_INET6
+
+
+class Datagram(socketserver.ThreadingMixIn, socketserver.UDPServer):
+    daemon_threads = True
+
+
+def make_certificates():
+    names = ",".join("DNS:" + name for name in [*NAMES, "*.wild.test"])
+    run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+        "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=test internet",
+        "-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=keyCertSign")
+    run("openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+        "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=server")
+    with open(os.path.join(directory, "extensions"), "w", encoding="ascii") as out:
+        out.write(f"subjectAltName={names}\n")
+    run("openssl", "x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
+        "-CAcreateserial", "-out", "server.pem", "-days", "2", "-extfile", "extensions")
+
+
+def serve(server):
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
+def main():
+    os.makedirs(directory, exist_ok=True)
+    for file in ("queries", "requests", "connections"):
+        open(os.path.join(directory, file), "a", encoding="ascii").close()
+    devnull = os.open(os.devnull, os.O_RDWR)
+    os.dup2(devnull, 2)
+    make_certificates()
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
+        sys.exit("unshare")
+    print(os.getpid(), flush=True)
+    sys.stdin.readline()
+    run("ip", "link", "set", "lo", "up")
+    run("ip", "link", "set", "inside", "up")
+    run("ip", "addr", "add", GATEWAY + "/24", "dev", "inside")
+    run("ip", "-6", "addr", "add", "2400:1111:ffff::1/64", "dev", "inside", "nodad")
+    addresses = {AUTHORITY, METADATA, "8.8.8.8", "10.1.2.3"}
+    for some in NAMES.values():
+        addresses.update(some)
+    for address in addresses - {"127.0.0.1", "11.0.0.2"}:
+        family = ["-6"] if ":" in address else []
+        length = "/128" if ":" in address else "/32"
+        run("ip", *family, "addr", "add", address + length, "dev", "lo")
+    serve(Datagram((AUTHORITY, 53), Datagrams))  # elsewhere it would answer from another address
+    serve(Server(("0.0.0.0", 53), Streams))
+    serve(Server(("0.0.0.0", 7000), Echo))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(os.path.join(directory, "server.pem"),
+                            os.path.join(directory, "server.key"))
+    for kind, any_address in ((Server, "0.0.0.0"), (Server6, "::")):
+        if kind is Server6:
+            kind.server_bind = bind_six_only
+        serve(kind((any_address, 80), Web))
+        secure = kind((any_address, 443), Web)
+        secure.socket = context.wrap_socket(secure.socket, server_side=True,
+                                            do_handshake_on_connect=False)
+        serve(secure)
+    print("ready", flush=True)
+    sys.stdin.read()
+
+
+def bind_six_only(self):
+    self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    self.socket.bind(self.server_address)
+    self.server_address = self.socket.getsockname()
+
+
+main()
