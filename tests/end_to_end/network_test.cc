@@ -200,7 +200,8 @@ TEST_P(Network, D31_AKilledEgressProcessOpensNothingAndTheNextOneGoesOn) {
   const Box box(GetParam(), {"--network", "allow=allowed.test"});
   const std::string get = "python3 - <<'END'\n" + fetching("https://allowed.test/") + "END";
   ASSERT_THAT(box.sh(get).out, HasSubstr("hello"));
-  Process client(launch({"exec", box.id(), "--", "bash", "-c", "read; " + get}));
+  Process client(launch({"exec", box.id(), "--", "bash", "-c", "echo here; read; " + get}));
+  ASSERT_TRUE(client.wait_for_output("here", std::chrono::seconds(10)));
   for (const HostProcess& process : descendants()) {
     const std::string words =
         read_text("/proc/" + std::to_string(process.pid) + "/cmdline").value_or("");
