@@ -243,7 +243,7 @@ TEST(Decide, OnTheCanonicalFormIsAsOnTheOriginal) {
   std::uniform_int_distribution<std::size_t> part(0, kParts.size() - 1);
   int decided = 0;
   int allowed = 0;
-  for (int i = 0; i < 60'000; ++i) {
+  for (int i = 0; i < 30'000; ++i) {
     std::string text;
     for (int left = 1 + i % 5; left > 0; --left) {
       text += kParts.at(part(random));
@@ -266,8 +266,8 @@ TEST(Decide, OnTheCanonicalFormIsAsOnTheOriginal) {
                           (name.ends_with(".wild.org") && name != "evil.wild.org");
     ASSERT_EQ(one.allowed(), expected) << text;
   }
-  EXPECT_GT(decided, 2'000);
-  EXPECT_GT(allowed, 20);
+  EXPECT_GT(decided, 1'000);
+  EXPECT_GT(allowed, 10);
 }
 
 }  // namespace

@@ -59,10 +59,13 @@ bool covers(const NetworkRule& wide, const NetworkRule& narrow) {
          methods_cover(wide.methods, narrow.methods) && path_covers(wide.path, narrow.path);
 }
 
-// A prefix that holds a metadata service does not list it; the same address by itself does.
+// One address by itself can be a metadata service, loopback or the host's own, which a prefix that
+// holds it does not list.
 bool lists_more(const NetworkRule& wide, const NetworkRule& narrow) {
+  const auto* holder = std::get_if<Prefix>(&wide.target);
   const auto* prefix = std::get_if<Prefix>(&narrow.target);
-  return prefix != nullptr && prefix->is_one_address() && !lists(wide, prefix->base);
+  return holder != nullptr && prefix != nullptr && prefix->is_one_address() &&
+         !holder->is_one_address();
 }
 
 bool allowed_by(const NetworkPolicy& given, const NetworkRule& rule) {
@@ -71,13 +74,9 @@ bool allowed_by(const NetworkPolicy& given, const NetworkRule& rule) {
         return candidate.action == Action::kAllow && covers(candidate, rule) &&
                !lists_more(candidate, rule);
       });
-  if (listed || given.mode != NetworkMode::kFull) {
-    return listed;
-  }
-  // Everything public; of the addresses, one by itself can be seen to be that.
-  const auto* prefix = std::get_if<Prefix>(&rule.target);
-  return prefix == nullptr ||
-         (prefix->is_one_address() && classify(prefix->base) == AddressClass::kPublic);
+  // Names lead to public addresses; an address that is listed can be any.
+  return listed ||
+         (given.mode == NetworkMode::kFull && !std::holds_alternative<Prefix>(rule.target));
 }
 
 bool denied_by(const NetworkPolicy& wanted, const NetworkRule& rule) {

@@ -29,7 +29,6 @@ TEST(NetworkNarrow, LessIsNarrower) {
            {"allow=*.a.org,deny:b.a.org:25", "allow=c.a.org,deny:*.a.org"},
            {"full", "full"},
            {"full", "allow=a.org"},
-           {"full", "allow=tcp:1.1.1.1:53"},
            {"full", "full,deny:a.org"},
            {"full,tcp:10.0.0.5:80", "allow=a.org,tcp:10.0.0.5:80"},
        }) {
@@ -61,6 +60,8 @@ TEST(NetworkNarrow, WhatCannotBeSeenToBeLessIsNot) {
            {"allow=a.org,deny:b.org", "allow=a.org,deny:b.org:443"},
            {"full", "full,tcp:10.0.0.5:80"},
            {"full", "allow=tcp:10.0.0.5:80"},
+           {"full", "allow=tcp:1.1.1.1:53"},
+           {"allow=tcp:10.0.0.0/8:80", "allow=tcp:10.0.0.5:80"},
            {"full", "allow=tcp:1.0.0.0/8:80"},
            {"full,deny:a.org", "full"},
            {"full,deny:a.org", "allow=a.org"},

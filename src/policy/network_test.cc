@@ -135,7 +135,7 @@ TEST(NetworkPolicy, WhateverReadsReadsBackTheSame) {
   std::uniform_int_distribution<std::size_t> part(0, kParts.size() - 1);
   std::uniform_int_distribution<int> length(1, 7);
   int read = 0;
-  for (int i = 0; i < 50'000; ++i) {
+  for (int i = 0; i < 20'000; ++i) {
     std::string text = i % 2 == 0 ? "allow=" : "";
     for (int left = length(random); left > 0; --left) {
       text += kParts.at(part(random));
@@ -152,7 +152,7 @@ TEST(NetworkPolicy, WhateverReadsReadsBackTheSame) {
     ASSERT_EQ(back.value(), policy.value()) << text << " -> " << again;
     ASSERT_EQ(network_text(back.value()), again);
   }
-  EXPECT_GT(read, 500);
+  EXPECT_GT(read, 200);
 }
 
 }  // namespace

@@ -1,0 +1,64 @@
+// DNS in both directions. A query is read or refused, and its answer is one to the same question
+// and fits; an answer gives addresses only to the lookup that it is for.
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "egress/dns_answer.h"
+#include "egress/dns_message.h"
+#include "tests/fuzz/pieces.h"
+
+namespace {
+
+namespace egress = carrel::egress;
+namespace policy = carrel::policy;
+using carrel::fuzz::require;
+
+void check_query(egress::Bytes message) {
+  const auto query = egress::parse_dns_query(message);
+  require(!query.needs_more());
+  if (!query.parsed()) {
+    const auto error = egress::write_dns_format_error(message);
+    require(!error.has_value() || error->size() == 12);
+    return;
+  }
+  static const std::vector<policy::IpAddress> kAddresses = {*policy::IpAddress::parse("198.18.0.7"),
+                                                            *policy::IpAddress::parse("fd00::7")};
+  const auto answer = egress::write_dns_answer(query.value, egress::DnsCode::kNoError, kAddresses,
+                                               egress::DnsTransport::kUdp);
+  require(answer.size() <= 1232 && answer.size() >= 12);
+  require(egress::parse_dns_query(answer).is_refused());
+  const bool address = query.value.type == 1 || query.value.type == 28;
+  if (!query.value.name.has_value() || !address || query.value.klass != 1) {
+    require(answer[7] == 0 || address);
+    return;
+  }
+  const egress::DnsLookup lookup{query.value.id, *query.value.name,
+                                 static_cast<egress::DnsType>(query.value.type)};
+  const auto back = egress::parse_dns_answer(answer, lookup);
+  require(back.parsed() && back.value.addresses.size() == 1);
+  // And what we ask ourselves is a query.
+  const auto own = egress::parse_dns_query(egress::write_dns_lookup(lookup));
+  require(own.parsed() && own.value.name == query.value.name);
+}
+
+void check_answer(egress::Bytes message) {
+  for (const auto type : {egress::DnsType::kA, egress::DnsType::kAaaa}) {
+    const egress::DnsLookup lookup{0x1234, policy::canonical_host("a.org").value(), type};
+    const auto answer = egress::parse_dns_answer(message, lookup);
+    require(!answer.needs_more());
+    if (answer.parsed()) {
+      require(answer.value.code == egress::DnsCode::kNoError || answer.value.addresses.empty());
+      require(!answer.value.truncated || answer.value.addresses.empty());
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const egress::Bytes message(data, size);
+  check_query(message);
+  check_answer(message);
+  return 0;
+}
