@@ -261,30 +261,39 @@ class LogReader {
   off_t offset_ = 0;
 };
 
-bool is_still(const storage::Home& home, int fd) {
+bool is_still(int directory, int fd) {
   struct stat held {};
   struct stat named {};
   return ::fstat(fd, &held) == 0 &&
-         ::fstatat(home.directory(), egress::DecisionLog::kFile, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         ::fstatat(directory, egress::DecisionLog::kFile, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
          held.st_ino == named.st_ino;
 }
 
 int log(const Context& context, const storage::Home& home, const Words& words) {
   constexpr useconds_t kPauseUs = 100'000;
   LogReader reader(context, id_of(home, words[0]));
-  if (auto older = open_at(home.directory(), egress::DecisionLog::kOlder, O_RDONLY | O_NOFOLLOW);
+  const bool follow = context.arguments.has(OptionId::kFollow);
+  auto directory = open_at(home.directory(), egress::DecisionLog::kDirectory, O_RDONLY | O_DIRECTORY);
+  while (!directory.ok() && follow) {
+    ::usleep(kPauseUs);
+    directory =
+        open_at(home.directory(), egress::DecisionLog::kDirectory, O_RDONLY | O_DIRECTORY);
+  }
+  if (!directory.ok()) {
+    return 0;  // there was never a network
+  }
+  if (auto older = open_at(directory->get(), egress::DecisionLog::kOlder, O_RDONLY | O_NOFOLLOW);
       older.ok()) {
     while (reader.read(older->get())) {
     }
     reader.begin_file();
   }
-  const bool follow = context.arguments.has(OptionId::kFollow);
   for (;;) {
-    auto file = open_at(home.directory(), egress::DecisionLog::kFile, O_RDONLY | O_NOFOLLOW);
+    auto file = open_at(directory->get(), egress::DecisionLog::kFile, O_RDONLY | O_NOFOLLOW);
     while (file.ok()) {
       while (reader.read(file->get())) {
       }
-      if (!follow || !is_still(home, file->get())) {
+      if (!follow || !is_still(directory->get(), file->get())) {
         break;
       }
       ::usleep(kPauseUs);

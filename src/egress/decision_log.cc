@@ -11,15 +11,18 @@
 
 namespace carrel::egress {
 
-Result<DecisionLog> DecisionLog::open(int directory) {
+Result<DecisionLog> DecisionLog::open(int home) {
   DecisionLog log;
-  log.directory_ = directory;
+  if (::mkdirat(home, kDirectory, 0700) != 0 && errno != EEXIST) {
+    return system_error("make the directory of the network's log");
+  }
+  CARREL_ASSIGN(log.directory_, open_at(home, kDirectory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
   CARREL_TRY(log.begin_file());
   return log;
 }
 
 Status DecisionLog::begin_file() {
-  CARREL_ASSIGN(file_, open_at(directory_, kFile, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600));
+  CARREL_ASSIGN(file_, open_at(directory_.get(), kFile, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600));
   struct stat status {};
   size_ = ::fstat(file_.get(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
   return {};
@@ -50,7 +53,7 @@ void DecisionLog::add(const DecisionRecord& record) {
   const std::string text =
       line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   if (size_ + text.size() > kLargest &&
-      ::renameat(directory_, kFile, directory_, kOlder) == 0) {
+      ::renameat(directory_.get(), kFile, directory_.get(), kOlder) == 0) {
     (void)begin_file();
   }
   if (write_all(file_.get(), text).ok()) {

@@ -30,18 +30,19 @@ struct DecisionRecord {
 // large: the newest lines and one older file are kept.
 class DecisionLog {
  public:
-  static constexpr const char* kFile = "net.log";
-  static constexpr const char* kOlder = "net.log.1";
+  static constexpr const char* kDirectory = "net";
+  static constexpr const char* kFile = "log";
+  static constexpr const char* kOlder = "log.1";
   static constexpr std::uint64_t kLargest = 16ULL << 20;
 
-  // `directory` is the home's, and stays open.
-  static Result<DecisionLog> open(int directory);
+  // In `home`, a directory.
+  static Result<DecisionLog> open(int home);
   void add(const DecisionRecord& record);
 
  private:
   Status begin_file();
 
-  int directory_ = -1;
+  UniqueFd directory_;
   UniqueFd file_;
   std::uint64_t size_ = 0;
 };

@@ -41,6 +41,11 @@ Result<UniqueFd> open_registration(const storage::Home& home, const std::string&
   return open_at(place.get(), id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
+Status make_registrations(const storage::Home& home) {
+  CARREL_TRY(open_place(home));
+  return {};
+}
+
 bool is_registered(const storage::Home& home, const std::string& id) {
   const std::string path = std::string(kPlace) + "/" + id + "/" + kFile;
   return ::faccessat(home.directory(), path.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;

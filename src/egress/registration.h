@@ -28,6 +28,8 @@ struct Registration {
 // The egress process as others find it in run/.
 inline constexpr const char* kProcess = "egress";
 
+// Makes the place where they are.
+Status make_registrations(const storage::Home& home);
 bool is_registered(const storage::Home& home, const std::string& id);
 Status write_registration(const storage::Home& home, const Registration& registration);
 Result<Registration> read_registration(const storage::Home& home, const std::string& id);

@@ -20,6 +20,7 @@
 #include "base/unix_socket.h"
 #include "egress/guest_sockets.h"
 #include "egress/io.h"
+#include "egress/lockdown.h"
 #include "egress/registration.h"
 #include "egress/room.h"
 #include "storage/background.h"
@@ -40,6 +41,7 @@ class Server {
   Status open() {
     CARREL_ASSIGN(lock_, storage::lock_background(*home_, kProcess));
     CARREL_ASSIGN(service_.log, DecisionLog::open(home_->directory()));
+    CARREL_TRY(make_registrations(*home_));
     CARREL_ASSIGN(const UniqueFd run, open_at(home_->directory(), "run", O_PATH | O_DIRECTORY));
     UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const sockaddr_un address = socket_address(run.get(), kProcess);
@@ -50,7 +52,7 @@ class Server {
       return system_error("listen for the sandboxes' registrations");
     }
     listener_ = std::make_unique<Watched>(service_.loop, std::move(socket));
-    return {};
+    return lock_down(*home_);
   }
 
   void run() {

@@ -30,5 +30,7 @@ kernel::SyscallRules debug_guest_syscalls();
 // For the process that takes an archive apart: its input, files below one directory, and nothing
 // else. No exec, no socket, no process, no device, no set-id bit.
 kernel::SyscallRules unpacker_syscalls();
+// Those of the egress process: the network, its own few files, and nobody else.
+kernel::SyscallRules egress_syscalls();
 
 }  // namespace carrel::policy
