@@ -112,8 +112,7 @@ Result<std::unique_ptr<WorkspaceTarget>> open_workspace_target(const std::string
     }
     return row.error();
   }
-  CARREL_ASSIGN(const UniqueFd directory, target->store->open_directory(row.value()));
-  CARREL_ASSIGN(target->lock, target->store->lock(directory));
+  CARREL_ASSIGN(target->lock, target->store->lock(row.value()));
   CARREL_ASSIGN(target->row, target->store->find(name));  // as it is under the lock
   CARREL_ASSIGN(target->boxes, boxes_with(target->home, name));
   target->writers.emplace(target->home, target->boxes);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,7 +25,8 @@ class Restorer {
   Restorer(WorkspaceStore& store, const WorkspaceRow& workspace, const SnapshotRow& snapshot)
       : store_(store), workspace_(workspace), snapshot_(snapshot) {}
 
-  // Copies what will be needed beside the tree, and checks it.
+  // Copies what will be needed beside the tree, and checks it. In a file system of the workspace's own
+  // that has no room for both, it is only checked: the layers are elsewhere, and keep it.
   Status prepare() {
     CARREL_ASSIGN(directory_, store_.open_directory(workspace_));
     CARREL_ASSIGN(top_, open_at(directory_.get(), "tree", O_RDONLY | O_DIRECTORY));
@@ -33,12 +35,8 @@ class Restorer {
     CARREL_ASSIGN(stage_, open_at(directory_.get(), "stage", O_RDONLY | O_DIRECTORY));
     CARREL_ASSIGN(now_, current_tree(store_, workspace_));
     CARREL_ASSIGN(wanted_, store_.read_tree(snapshot_.layers));
-    for (const auto& [path, node] : wanted_) {
-      if (node.entry.kind == EntryKind::kFile && node.entry.target.empty() && !is_there(node)) {
-        CARREL_TRY(stage_file(path, node));
-      }
-    }
-    return ::syncfs(stage_.get()) == 0 ? Status{} : Status{system_error("sync the workspace")};
+    CARREL_ASSIGN(late_, is_tight());
+    return late_ ? check_files() : stage_files();
   }
 
   // What was copied so far would keep a full disk full.
@@ -47,6 +45,10 @@ class Restorer {
   // Moves it into place. To be done again after a crash, from prepare() on.
   Status apply() {
     CARREL_TRY(remove_unwanted());
+    if (late_) {
+      CARREL_TRY(remove_replaced());
+      CARREL_TRY(stage_files());
+    }
     std::size_t staged = 0;
     for (const auto& [path, node] : wanted_) {
       const bool moves = staged < staged_.size() && staged_[staged] == path;
@@ -95,15 +97,87 @@ class Restorer {
            found->second.entry.target == node.entry.target;
   }
 
+  // Whether the contents of this one have to come from a layer.
+  [[nodiscard]] bool is_needed(const TreeNode& node) const {
+    return node.entry.kind == EntryKind::kFile && node.entry.target.empty() && !is_there(node);
+  }
+
+  // Whether a file system of the workspace's own cannot have the new files beside the old ones.
+  Result<bool> is_tight() {
+    struct stat own{};
+    struct stat home{};
+    struct statvfs room{};
+    if (::fstat(stage_.get(), &own) != 0 || ::fstat(store_.home().directory(), &home) != 0 ||
+        ::fstatvfs(stage_.get(), &room) != 0) {
+      return system_error("look at the workspace");
+    }
+    constexpr std::uint64_t kSpareBlocks = 64;
+    constexpr std::uint64_t kSpareFiles = 8;
+    std::uint64_t blocks = kSpareBlocks;
+    std::uint64_t files = kSpareFiles;
+    for (const auto& [path, node] : wanted_) {
+      if (is_needed(node)) {
+        blocks += node.entry.size / room.f_frsize + 2;
+        ++files;
+      }
+    }
+    return own.st_dev != home.st_dev && (blocks > room.f_bfree || files > room.f_ffree);
+  }
+
+  Error damaged(const std::string& path) const {
+    return Error{Code::kInvalid, 0,
+                 "the snapshot " + snapshot_.id + " is damaged: '" + path + "' has changed",
+                 "nothing was restored"};
+  }
+
+  Status check_files() {
+    for (const auto& [path, node] : wanted_) {
+      if (!is_needed(node)) {
+        continue;
+      }
+      CARREL_ASSIGN(const UniqueFd layer, store_.open_layer(node.layer));
+      CARREL_ASSIGN(const UniqueFd top, open_at(layer.get(), "tree", O_RDONLY | O_DIRECTORY));
+      CARREL_ASSIGN(const ContentHash hash, hash_synced(top.get(), node.entry.path));
+      if (hash != node.entry.hash) {
+        return damaged(path);
+      }
+    }
+    return {};
+  }
+
+  Status stage_files() {
+    for (const auto& [path, node] : wanted_) {
+      if (is_needed(node)) {
+        CARREL_TRY(stage_file(path, node));
+      }
+    }
+    return ::syncfs(stage_.get()) == 0 ? Status{} : Status{system_error("sync the workspace")};
+  }
+
+  // What will be made anew under its name.
+  Status remove_replaced() {
+    for (const auto& [path, node] : now_) {
+      const auto wanted = wanted_.find(path);
+      if (wanted == wanted_.end() || node.entry.kind == EntryKind::kDirectory ||
+          (node.entry.kind == EntryKind::kFile && is_there(wanted->second))) {
+        continue;
+      }
+      const auto [parent, name] = split_path(path);
+      CARREL_ASSIGN(const UniqueFd directory, open_below(top_.get(), parent, O_PATH | O_DIRECTORY));
+      if (::unlinkat(directory.get(), name.c_str(), 0) != 0 && errno != ENOENT) {
+        return restore_error(path);
+      }
+    }
+    return {};
+  }
+
   Status stage_file(const std::string& path, const TreeNode& node) {
     CARREL_ASSIGN(const UniqueFd contents, open_contents(store_, workspace_, node));
     CARREL_ASSIGN(const UniqueFd copy, open_at(stage_.get(), std::to_string(staged_.size()),
                                                O_WRONLY | O_CREAT | O_EXCL, 0600));
     CARREL_ASSIGN(const ContentHash hash, copy_hashed(contents.get(), copy.get(), path));
     if (hash != node.entry.hash) {
-      return Error{Code::kInvalid, 0,
-                   "the snapshot " + snapshot_.id + " is damaged: '" + path + "' has changed",
-                   "nothing was restored"};
+      return damaged(path);
     }
     struct stat top{};
     if (::fstat(top_.get(), &top) != 0 ||
@@ -221,6 +295,7 @@ class Restorer {
   UniqueFd stage_;
   Tree now_;
   Tree wanted_;
+  bool late_ = false;  // there is room only when the old files are gone
   std::vector<std::string> staged_;  // the paths of the files in stage/, by their number there
 };
 
