@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 #include <vector>
 
 #include "base/files.h"
@@ -18,6 +19,14 @@ namespace carrel::storage {
 namespace {
 
 Error restore_error(const std::string& path) { return system_error("restore '" + path + "'"); }
+
+// Whose files would not fit, and why: what a sandbox holds open keeps its room.
+Error with_hint(Error error) {
+  if (error.error_number == ENOSPC && error.hint.empty()) {
+    error.hint = "it does not fit: a larger --disk for a new workspace, or end what runs in this one";
+  }
+  return error;
+}
 
 // Makes one tree into another.
 class Restorer {
@@ -337,9 +346,9 @@ Status carry_out(WorkspaceStore& store, const WorkspaceRow& workspace,
 Status restore_snapshot(WorkspaceStore& store, const WorkspaceRow& workspace,
                         const SnapshotRow& snapshot, Writers& writers) {
   CARREL_TRY(writers.freeze());
-  const Status done = carry_out(store, workspace, snapshot);
+  Status done = carry_out(store, workspace, snapshot);
   writers.thaw();
-  return done;
+  return done.ok() ? done : Status{with_hint(std::move(done.error()))};
 }
 
 Status finish_restore(WorkspaceStore& store, const WorkspaceRow& workspace, Writers& writers) {

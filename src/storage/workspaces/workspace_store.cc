@@ -158,7 +158,9 @@ Result<WorkspaceRow> WorkspaceStore::ensure(const WorkspaceRow& wanted) {
   if (Status made = make(wanted); !made.ok() && made.error().code != Code::kConflict) {
     return made.error();
   }
-  return find(wanted.name);
+  CARREL_ASSIGN(const WorkspaceRow row, find(wanted.name));
+  CARREL_TRY(open_directory(row));
+  return row;
 }
 
 Result<UniqueFd> WorkspaceStore::open_place(const std::string& name) {
