@@ -17,6 +17,7 @@
 #include "storage/state.h"
 #include "storage/workspaces/check.h"
 #include "storage/workspaces/rights.h"
+#include "storage/workspaces/stand_in.h"
 #include "storage/workspaces/tree_scan.h"
 
 namespace carrel::cli {
@@ -40,6 +41,9 @@ std::string user_of(WorkspaceStore& store, const WorkspaceRow& row) {
   if (boxes.ok() && !boxes->empty()) {
     const storage::BoxRecord& box = boxes->front();
     return box.name.empty() ? box.id : box.name;
+  }
+  if (const auto box = storage::stands_for(store, row.name); box.has_value()) {
+    return box->name.empty() ? box->id : box->name;
   }
   auto used = store.use(row, WorkspaceStore::Sharing::kAlone);
   return !used.ok() && used.error().code == Code::kConflict ? "a run" : "";

@@ -345,8 +345,6 @@ TEST_P(Workspaces, DamageIsFound) {
 }
 
 TEST_P(Workspaces, WrongUseIsOneClearLine) {
-  const Box plain(GetParam());
-  EXPECT_TRUE(says_one_line(carrel({"snapshot", plain.id()}), "goes with it and has no history"));
   EXPECT_TRUE(says_one_line(carrel({"snapshot", "nothing"}), "no sandbox and no workspace"));
   EXPECT_TRUE(says_one_line(bash("true", {"--workspace", "../x"}), "--workspace"));
   in("w", "true");

@@ -12,6 +12,7 @@
 #include "storage/box.h"
 #include "storage/state.h"
 #include "storage/workspaces/restore.h"
+#include "storage/workspaces/stand_in.h"
 #include "storage/workspaces/workspace_store.h"
 
 namespace carrel::native {
@@ -92,6 +93,13 @@ Result<UsedWorkspace> use_workspace(const storage::Home& home, const policy::Spe
   CARREL_ASSIGN(used.use, store.use(row, spec.workspace_use == policy::WorkspaceUse::kShared
                                              ? WorkspaceStore::Sharing::kShared
                                              : WorkspaceStore::Sharing::kAlone));
+  CARREL_ASSIGN(row, store.find(row.name));
+  if (const auto box = storage::stands_for(store, row.name); box.has_value()) {
+    return Error{Code::kConflict, 0,
+                 "sandbox " + box->id + " has the files of '" + row.name + "' in its memory",
+                 "fork it, or remove it first"};
+  }
+  CARREL_TRY(storage::settle_stand_in(store, row));
   CARREL_ASSIGN(row, store.find(row.name));
   if (!row.restoring.empty()) {
     storage::NoWriters nobody;  // runs in it: that was made sure of

@@ -37,10 +37,17 @@ Status fill_hashes(int tree, const TreeIndex& index, std::vector<ScannedEntry>& 
 
 Result<Tree> current_tree(WorkspaceStore& store, const WorkspaceRow& workspace) {
   CARREL_ASSIGN(const UniqueFd directory, store.open_directory(workspace));
-  CARREL_ASSIGN(const UniqueFd top, open_at(directory.get(), "tree", O_RDONLY | O_DIRECTORY));
-  CARREL_ASSIGN(TreeScan scan, scan_tree(top.get(), workspace.form));
-  CARREL_TRY(fill_hashes(top.get(), read_index(directory.get(), "index", workspace.head),
-                         scan.entries));
+  CARREL_ASSIGN(const UniqueFd top, store.open_tree(workspace));
+  const bool shown = store.is_shown(workspace.name);
+  ScanOptions options;
+  if (shown) {
+    options.without.insert(kStageInTree);
+  }
+  CARREL_ASSIGN(TreeScan scan, scan_tree(top.get(), workspace.form, options));
+  // In memory a write through a mapping changes no time.
+  const TreeIndex index =
+      shown ? TreeIndex{} : read_index(directory.get(), "index", workspace.head);
+  CARREL_TRY(fill_hashes(top.get(), index, scan.entries));
   CARREL_ASSIGN(const std::vector<LayerRef> base, store.records().base_layers(workspace.name));
   CARREL_ASSIGN(Tree tree, store.read_tree(base));
   std::vector<TreeEntry> changes(std::make_move_iterator(scan.entries.begin()),
@@ -51,13 +58,13 @@ Result<Tree> current_tree(WorkspaceStore& store, const WorkspaceRow& workspace) 
 
 Result<UniqueFd> open_contents(WorkspaceStore& store, const WorkspaceRow& workspace,
                                const TreeNode& node) {
-  UniqueFd above;
+  UniqueFd top;
   if (node.layer.empty()) {
-    CARREL_ASSIGN(above, store.open_directory(workspace));
+    CARREL_ASSIGN(top, store.open_tree(workspace));
   } else {
-    CARREL_ASSIGN(above, store.open_layer(node.layer));
+    CARREL_ASSIGN(const UniqueFd layer, store.open_layer(node.layer));
+    CARREL_ASSIGN(top, open_at(layer.get(), "tree", O_RDONLY | O_DIRECTORY));
   }
-  CARREL_ASSIGN(const UniqueFd top, open_at(above.get(), "tree", O_RDONLY | O_DIRECTORY));
   return open_below(top.get(), node.entry.path, O_RDONLY | O_NONBLOCK);
 }
 

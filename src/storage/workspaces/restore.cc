@@ -12,6 +12,7 @@
 #include "base/files.h"
 #include "storage/workspaces/current.h"
 #include "storage/workspaces/layer_writer.h"
+#include "storage/workspaces/rights.h"
 #include "storage/workspaces/tree_index.h"
 
 namespace carrel::storage {
@@ -32,16 +33,20 @@ Error with_hint(Error error) {
 class Restorer {
  public:
   Restorer(WorkspaceStore& store, const WorkspaceRow& workspace, const SnapshotRow& snapshot)
-      : store_(store), workspace_(workspace), snapshot_(snapshot) {}
+      : store_(store),
+        workspace_(workspace),
+        snapshot_(snapshot),
+        shown_(store.is_shown(workspace.name)) {}
 
   // Copies what will be needed beside the tree, and checks it. In a file system of the workspace's own
   // that has no room for both, it is only checked: the layers are elsewhere, and keep it.
   Status prepare() {
     CARREL_ASSIGN(directory_, store_.open_directory(workspace_));
-    CARREL_ASSIGN(top_, open_at(directory_.get(), "tree", O_RDONLY | O_DIRECTORY));
-    CARREL_TRY(remove_tree_at(directory_.get(), "stage"));
-    CARREL_ASSIGN(directory_, store_.open_directory(workspace_));
-    CARREL_ASSIGN(stage_, open_at(directory_.get(), "stage", O_RDONLY | O_DIRECTORY));
+    CARREL_ASSIGN(top_, store_.open_tree(workspace_));
+    if (::fstat(top_.get(), &owner_) != 0) {
+      return system_error("look at the workspace");
+    }
+    CARREL_TRY(open_stage());
     CARREL_ASSIGN(now_, current_tree(store_, workspace_));
     CARREL_ASSIGN(wanted_, store_.read_tree(snapshot_.layers));
     CARREL_ASSIGN(late_, is_tight());
@@ -49,7 +54,13 @@ class Restorer {
   }
 
   // What was copied so far would keep a full disk full.
-  void give_up() { (void)store_.clear_stage(directory_); }
+  void give_up() {
+    if (shown_) {
+      (void)remove_tree_at(top_.get(), kStageInTree);
+    } else {
+      (void)store_.clear_stage(directory_);
+    }
+  }
 
   // Moves it into place. To be done again after a crash, from prepare() on.
   Status apply() {
@@ -63,6 +74,9 @@ class Restorer {
       const bool moves = staged < staged_.size() && staged_[staged] == path;
       CARREL_TRY(place(path, node, moves ? std::to_string(staged) : std::string()));
       staged += moves ? 1 : 0;
+    }
+    if (shown_) {
+      CARREL_TRY(remove_tree_at(top_.get(), kStageInTree));
     }
     for (auto at = wanted_.rbegin(); at != wanted_.rend(); ++at) {
       if (at->second.entry.kind == EntryKind::kDirectory) {
@@ -79,6 +93,9 @@ class Restorer {
 
   // The hashes are known: only the evidence has to be looked at.
   void write_new_index() {
+    if (shown_) {
+      return;
+    }
     auto scan = scan_tree(top_.get(), TreeForm::kPlain);
     if (!scan.ok()) {
       return;
@@ -98,6 +115,24 @@ class Restorer {
   }
 
  private:
+  // The files of a sandbox's memory can be moved only within it.
+  Status open_stage() {
+    const int above = shown_ ? top_.get() : directory_.get();
+    const char* name = shown_ ? kStageInTree : "stage";
+    CARREL_TRY(remove_tree_at(above, name));
+    const FilesAs owner(owner_, owners());
+    if (::mkdirat(above, name, 0700) != 0) {
+      return system_error("make a place for what is restored");
+    }
+    CARREL_ASSIGN(stage_, open_at(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    return {};
+  }
+
+  // A sandbox's memory knows no owners but its own.
+  [[nodiscard]] FilesAs::Owners owners() const {
+    return shown_ ? FilesAs::Owners::kOne : FilesAs::Owners::kAny;
+  }
+
   // Whether the tree has this file already, and no other name of it is to become another file.
   [[nodiscard]] bool is_there(const TreeNode& node) const {
     const auto found = now_.find(node.entry.path);
@@ -182,15 +217,15 @@ class Restorer {
 
   Status stage_file(const std::string& path, const TreeNode& node) {
     CARREL_ASSIGN(const UniqueFd contents, open_contents(store_, workspace_, node));
+    const FilesAs owner(owner_, owners());
     CARREL_ASSIGN(const UniqueFd copy, open_at(stage_.get(), std::to_string(staged_.size()),
                                                O_WRONLY | O_CREAT | O_EXCL, 0600));
     CARREL_ASSIGN(const ContentHash hash, copy_hashed(contents.get(), copy.get(), path));
     if (hash != node.entry.hash) {
       return damaged(path);
     }
-    struct stat top{};
-    if (::fstat(top_.get(), &top) != 0 ||
-        (top.st_uid != ::geteuid() && ::fchown(copy.get(), top.st_uid, top.st_gid) != 0) ||
+    if ((owner_.st_uid != ::geteuid() &&
+         ::fchown(copy.get(), owner_.st_uid, owner_.st_gid) != 0) ||
         ::fchmod(copy.get(), node.entry.mode) != 0) {
       return restore_error(path);
     }
@@ -241,16 +276,15 @@ class Restorer {
   }
 
   Status give_away(int dir, const char* name, const std::string& path) {
-    struct stat top{};
-    if (::fstat(top_.get(), &top) != 0 ||
-        (top.st_uid != ::geteuid() &&
-         ::fchownat(dir, name, top.st_uid, top.st_gid, AT_SYMLINK_NOFOLLOW) != 0)) {
+    if (owner_.st_uid != ::geteuid() &&
+        ::fchownat(dir, name, owner_.st_uid, owner_.st_gid, AT_SYMLINK_NOFOLLOW) != 0) {
       return restore_error(path);
     }
     return {};
   }
 
   Status make_directory(int parent, const std::string& name, const std::string& path) {
+    const FilesAs owner(owner_, owners());
     if (::mkdirat(parent, name.c_str(), 0700) != 0) {
       return errno == EEXIST ? Status{} : Status{restore_error(path)};
     }
@@ -259,6 +293,7 @@ class Restorer {
 
   Status move(const std::string& staged, int parent, const std::string& name,
               const std::string& path) {
+    const FilesAs owner(owner_, owners());
     return ::renameat(stage_.get(), staged.c_str(), parent, name.c_str()) == 0
                ? Status{}
                : Status{restore_error(path)};
@@ -284,8 +319,11 @@ class Restorer {
   Status make(int parent, const std::string& name, const std::string& path, const TreeEntry& entry,
               Make make_it) {
     ::unlinkat(stage_.get(), "link", 0);
-    if (make_it() != 0) {
-      return restore_error(path);
+    {
+      const FilesAs owner(owner_, owners());
+      if (make_it() != 0) {
+        return restore_error(path);
+      }
     }
     if (entry.kind != EntryKind::kFile) {
       CARREL_TRY(give_away(stage_.get(), "link", path));
@@ -299,6 +337,8 @@ class Restorer {
   WorkspaceStore& store_;
   const WorkspaceRow& workspace_;
   const SnapshotRow& snapshot_;
+  bool shown_;  // its files are in a sandbox's memory
+  struct stat owner_{};
   UniqueFd directory_;
   UniqueFd top_;
   UniqueFd stage_;

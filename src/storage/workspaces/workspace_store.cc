@@ -15,6 +15,7 @@
 #include "base/sha256.h"
 #include "storage/state.h"
 #include "storage/workspaces/disk_image.h"
+#include "storage/workspaces/stand_in.h"
 
 namespace carrel::storage {
 
@@ -197,6 +198,14 @@ Result<UniqueFd> WorkspaceStore::open_directory(const WorkspaceRow& row) {
   return directory;
 }
 
+Result<UniqueFd> WorkspaceStore::open_tree(const WorkspaceRow& row) {
+  if (is_shown(row.name)) {
+    return open_at(shown_.top.get(), ".", O_RDONLY | O_DIRECTORY);
+  }
+  CARREL_ASSIGN(const UniqueFd directory, open_directory(row));
+  return open_at(directory.get(), "tree", O_RDONLY | O_DIRECTORY);
+}
+
 Result<UniqueFd> WorkspaceStore::lock(const WorkspaceRow& row) {
   CARREL_ASSIGN(const UniqueFd directory, open_place(row.name));
   CARREL_ASSIGN(UniqueFd file, open_at(directory.get(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
@@ -330,7 +339,18 @@ Status WorkspaceStore::sweep_workspace(const WorkspaceRow& row) {
     return {};
   }
   ::unlinkat(directory.get(), "index.new", 0);
-  return clear_stage(directory);
+  CARREL_TRY(clear_stage(directory));
+  if (stands_for(*this, row.name).has_value()) {
+    return {};
+  }
+  // As it is under the lock. Of a sandbox that never had a snapshot nothing is left.
+  CARREL_ASSIGN(const WorkspaceRow now, find(row.name));
+  const bool was = ::faccessat(place.get(), "box", F_OK, 0) == 0;
+  if (was && now.head.empty() && now.restoring.empty()) {
+    CARREL_TRY(records_.remove(row.name));
+    return discard(row.name);
+  }
+  return settle_stand_in(*this, now);
 }
 
 Status WorkspaceStore::sweep() {

@@ -43,6 +43,13 @@ class WorkspaceStore {
   Result<WorkspaceRow> ensure(const WorkspaceRow& wanted);
   // The directory that has the tree of a workspace; what is missing in it is made.
   Result<UniqueFd> open_directory(const WorkspaceRow& row);
+  // The tree itself: that of the directory, or what was shown.
+  Result<UniqueFd> open_tree(const WorkspaceRow& row);
+  // From now on the files of a workspace are those of this directory, in the memory of a sandbox.
+  void show(const std::string& name, UniqueFd tree) { shown_ = {name, std::move(tree)}; }
+  [[nodiscard]] bool is_shown(const std::string& name) const { return shown_.name == name; }
+  // What it has that is not part of its tree: locks and marks.
+  Result<UniqueFd> open_place(const std::string& name);
   // Its file system as a mount that is nowhere; not valid if it has none of its own.
   Result<UniqueFd> mount(const WorkspaceRow& row);
   Result<UniqueFd> lock(const WorkspaceRow& row);
@@ -81,7 +88,6 @@ class WorkspaceStore {
   explicit WorkspaceStore(const Home& home, WorkspaceRecords records)
       : home_(&home), records_(std::move(records)) {}
 
-  Result<UniqueFd> open_place(const std::string& name);
   Status adopt(const std::string& draft, const WorkspaceRow& row);
   Status discard(const std::string& name);
   Status sweep_workspace(const WorkspaceRow& row);
@@ -97,6 +103,7 @@ class WorkspaceStore {
     UniqueFd top;
   };
   Opened opened_;
+  Opened shown_;
 };
 
 }  // namespace carrel::storage
