@@ -327,6 +327,43 @@ TEST_P(Workspaces, HostileNamesAndLinksAreData) {
   expect_whole();
 }
 
+TEST_P(Workspaces, AttributesOfUsersAreKept) {
+  const Box box(GetParam(), {"--workspace", "w"});
+  const auto set = [&](const std::string& path, const std::string& value) {
+    does(box, "python3 -c \"import os; os.setxattr('" + path + "', 'user.color', b'" + value + "')\"");
+  };
+  const auto get = [](const std::string& path) {
+    return "python3 -c \"import os; print(os.getxattr('" + path + "', 'user.color').decode())\"";
+  };
+  does(box, "echo x > f; chmod 400 f; mkdir d; echo y > d/g; chmod 600 f");
+  set("f", "red");
+  set("d", "green");
+  does(box, "chmod 400 f");
+  const std::string id = says({"snapshot", "w"});
+  does(box, "chmod 600 f");
+  set("f", "blue");
+  does(box, "chmod 400 f");
+  EXPECT_EQ(carrel({"diff", "w"}).out, "attributes of f: user.color=red -> user.color=blue\n");
+  const json change = object({"diff", "w"})["changes"][0];
+  EXPECT_EQ(change["before"]["attributes"], "user.color=red") << change;
+  const std::string fork = says({"fork", "w"});
+  EXPECT_EQ(carrel({"sh", fork, get("f") + "; " + get("d")}).out, "blue\ngreen\n");
+  EXPECT_EQ(says({"restore", "w", id}), id);
+  EXPECT_EQ(box.sh(get("f") + "; " + get("d")).out, "red\ngreen\n");
+  EXPECT_EQ(carrel({"diff", "w"}).out, "");
+  expect_whole();
+}
+
+// In a layer such an attribute would hide what lies below it.
+TEST_P(Workspaces, AttributesOfOverlaysAreNotTheWorkloads) {
+  const Box box(GetParam(), {"--workspace", "w"});
+  does(box, "mkdir d; echo x > d/old");
+  says({"snapshot", "w"});
+  does(box, "echo y > d/new; python3 -c \"import os; os.setxattr('d', 'user.overlay.opaque', b'y')\"");
+  const std::string fork = says({"fork", "w"});
+  EXPECT_EQ(carrel({"sh", fork, "ls d"}).out, "new\nold\n");
+}
+
 TEST_P(Workspaces, DamageIsFound) {
   const Box box(GetParam(), {"--workspace", "w"});
   does(box, "echo one > a");

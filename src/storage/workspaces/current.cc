@@ -13,18 +13,26 @@ namespace carrel::storage {
 
 namespace {
 
-// The hashes of all files of a scan.
+// The hashes of all files of a scan, and the attributes.
 Status fill_hashes(int tree, const TreeIndex& index, std::vector<ScannedEntry>& entries) {
   auto known = index.entries.begin();
   for (ScannedEntry& entry : entries) {
     while (known != index.entries.end() && comes_before(known->path, entry.path)) {
       ++known;
     }
+    if (entry.kind != EntryKind::kFile && entry.kind != EntryKind::kDirectory) {
+      continue;
+    }
+    const bool there = known != index.entries.end() && known->path == entry.path;
+    if (there && has_same_attributes(*known, entry, index.began_ns)) {
+      entry.attributes = known->attributes;
+    } else {
+      CARREL_ASSIGN(entry.attributes, attributes_below(tree, entry.path));
+    }
     if (entry.kind != EntryKind::kFile) {
       continue;
     }
-    const bool same = known != index.entries.end() && known->path == entry.path;
-    if (same && is_certain(*known, entry, index.began_ns)) {
+    if (there && is_certain(*known, entry, index.began_ns)) {
       entry.hash = known->hash;
       continue;
     }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "storage/workspaces/attributes.h"
 #include "storage/workspaces/current.h"
 #include "storage/workspaces/layer_writer.h"
 #include "storage/workspaces/rights.h"
@@ -85,6 +86,7 @@ class Restorer {
         if (::fchmod(directory.get(), at->second.entry.mode) != 0) {
           return restore_error(at->first);
         }
+        CARREL_TRY(write_attributes(directory.get(), at->second.entry.attributes, at->first));
         CARREL_TRY(set_times(directory.get(), at->second.entry.mtime_ns, at->first));
       }
     }
@@ -106,6 +108,7 @@ class Restorer {
         return;
       }
       entry.hash = known->second.entry.hash;
+      entry.attributes = known->second.entry.attributes;
     }
     TreeIndex index;
     index.snapshot = snapshot_.id;
@@ -224,6 +227,7 @@ class Restorer {
     if (hash != node.entry.hash) {
       return damaged(path);
     }
+    CARREL_TRY(write_attributes(copy.get(), node.entry.attributes, path));
     if ((owner_.st_uid != ::geteuid() &&
          ::fchown(copy.get(), owner_.st_uid, owner_.st_gid) != 0) ||
         ::fchmod(copy.get(), node.entry.mode) != 0) {
@@ -305,6 +309,7 @@ class Restorer {
     if (::fchmod(file.get(), entry.mode) != 0) {
       return restore_error(path);
     }
+    CARREL_TRY(write_attributes(file.get(), entry.attributes, path));
     return set_times(file.get(), entry.mtime_ns, path);
   }
 
