@@ -148,7 +148,7 @@ Status write_attributes(int fd, const std::string& text, const std::string& path
     return {};
   }
   const std::optional<Attributes> wanted = from_text(text);
-  if (!wanted.has_value()) {
+  if (!wanted.has_value() || to_text(*wanted) != text) {
     return Error{Code::kInvalid, 0, "the attributes of '" + path + "' are malformed", {}};
   }
   for (const std::string& name : names_of(fd)) {
