@@ -1,7 +1,9 @@
 #include "storage/workspaces/disk_image.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/magic.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -129,14 +131,33 @@ Status format(int file, const DiskShape& shape) {
   return copy_data(image.get(), file, bytes);
 }
 
+// CRITICAL: what was set aside has to stay, also when it is written again. File systems that write
+// every block elsewhere do not promise that; btrfs does if it is told for an empty file.
+Status keep_in_place(int file) {
+  constexpr unsigned kXfs = 0x58465342;
+  struct statfs info{};
+  if (::fstatfs(file, &info) != 0) {
+    return system_error("look at the room for a workspace");
+  }
+  const auto type = static_cast<unsigned>(info.f_type);
+  if (type == EXT4_SUPER_MAGIC || type == kXfs) {
+    return {};
+  }
+  unsigned flags = 0;
+  if (type != BTRFS_SUPER_MAGIC || ::ioctl(file, FS_IOC_GETFLAGS, &flags) != 0) {
+    return not_here("its place is not ext4, xfs or btrfs");
+  }
+  flags |= FS_NOCOW_FL;
+  return ::ioctl(file, FS_IOC_SETFLAGS, &flags) == 0
+             ? Status{}
+             : Status{not_here("btrfs would write it elsewhere each time")};
+}
+
 // Whether the file may have so much of the host's room.
 Status check_room(int directory, std::uint64_t bytes) {
   struct statfs info{};
   if (::fstatfs(directory, &info) != 0) {
     return system_error("look at the room for a workspace");
-  }
-  if (info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC) {
-    return not_here("its place is in memory");
   }
   const std::uint64_t room =
       static_cast<std::uint64_t>(info.f_bavail) * static_cast<std::uint64_t>(info.f_bsize);
@@ -147,6 +168,7 @@ Status fill_draft(int directory, const DiskShape& shape) {
   const std::uint64_t bytes = shape.blocks * kBlock;
   CARREL_TRY(check_room(directory, bytes));
   CARREL_ASSIGN(const UniqueFd file, open_at(directory, kDraft, O_RDWR | O_CREAT | O_EXCL, 0600));
+  CARREL_TRY(keep_in_place(file.get()));
   if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
     return not_here("there is no such large file");
   }
