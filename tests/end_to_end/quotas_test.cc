@@ -15,6 +15,7 @@
 namespace carrel::test {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
 class Quotas : public CarrelTest {
@@ -29,7 +30,7 @@ class Quotas : public CarrelTest {
     if (!IsSkipped()) {
       EXPECT_EQ(carrel({"rm", "--all", "--force"}).status, 0);
       EXPECT_EQ(carrel({"workspace", "prune", "--older-than", "1ms"}).status, 0);
-      EXPECT_TRUE(std::filesystem::is_empty(place().home(GetParam()) + "/workspaces"));
+      EXPECT_TRUE(fs::is_empty(place().home(GetParam()) + "/workspaces"));
       EXPECT_TRUE(eventually(std::chrono::seconds(5),
                              [&] { return loop_devices_of(GetParam()).empty(); }))
           << loop_devices_of(GetParam());
@@ -37,6 +38,16 @@ class Quotas : public CarrelTest {
     CarrelTest::TearDown();
   }
 
+  // As on a host that lacks a file.
+  Run without(const std::string& file, std::vector<std::string> words) const {
+    Launch wrapped = launch(std::move(words));
+    wrapped.arguments.insert(wrapped.arguments.begin(),
+                             {"--mount", "--propagation", "private", "sh", "-c",
+                              "mount --bind /dev/null \"$0\" && exec \"$@\"", file,
+                              wrapped.program});
+    wrapped.program = "/usr/bin/unshare";
+    return Process(wrapped).wait(std::chrono::seconds(60));
+  }
   std::string says(const std::vector<std::string>& words) const {
     const Run run = carrel(words);
     EXPECT_EQ(run.status, 0) << words[0] << ": " << run.err;
@@ -163,6 +174,29 @@ TEST_P(Quotas, OneThatIsTooLargeForTheHostIsWatchedInstead) {
   EXPECT_EQ(carrel({"workspace", "fsck"}).status, 0) << "both kinds in one home";
   const Run required = bash("true", {"--workspace", "p", "--disk", "100000g", "--require", "disk"});
   EXPECT_TRUE(says_one_line(required, "'disk' is required")) << required.err;
+}
+
+TEST_P(Quotas, WithoutMke2fsOrLoopDevicesItIsWatchedInstead) {
+  for (const std::string file : {"/usr/sbin/mke2fs", "/dev/loop-control"}) {
+    const std::string name = fs::path(file).filename();
+    const std::vector<std::string> words = {"run", "--workspace", name, "--disk", "20m"};
+    const auto with = [&](std::vector<std::string> more) {
+      more.insert(more.begin(), words.begin(), words.end());
+      return more;
+    };
+    const Run refused = without(file, with({"--require", "disk", "--", "true"}));
+    EXPECT_TRUE(says_one_line(refused, "'disk' is required")) << file << ": " << refused.err;
+    EXPECT_EQ(without(file, with({"--", "echo", "works"})).out, "works\n") << file;
+    EXPECT_FALSE(fs::exists(place().home(GetParam()) + "/workspaces/" + name + "/disk")) << file;
+  }
+}
+
+TEST_P(Quotas, OneThatCannotBeMountedAnyMoreSaysWhichAndWhy) {
+  ASSERT_EQ(bash("echo x > f", {"--workspace", "w", "--disk", "20m"}).status, 0);
+  const Run failed = without("/dev/loop-control", {"run", "--workspace", "w", "--", "true"});
+  EXPECT_EQ(failed.status, 125);
+  EXPECT_TRUE(says_one_line(failed, "the workspace 'w'")) << failed.err;
+  EXPECT_EQ(bash("cat f", {"--workspace", "w", "--disk", "20m"}).out, "x\n");
 }
 
 TEST_P(Quotas, TheListShowsTheLimit) {

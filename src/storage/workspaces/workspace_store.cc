@@ -85,6 +85,12 @@ Error no_such_workspace(const std::string& name) {
   return Error{Code::kNotFound, 0, "Workspace " + name + " not found", "see 'carrel workspace ls'"};
 }
 
+Error not_mounted(const WorkspaceRow& row, Error error) {
+  error.message = "open the workspace '" + row.name + "': " + error.message;
+  error.hint = "it has a file system of its own, for which root needs ext4 and loop devices";
+  return error;
+}
+
 }  // namespace
 
 Result<WorkspaceStore> WorkspaceStore::open(const Home& home) {
@@ -178,15 +184,19 @@ Result<UniqueFd> WorkspaceStore::mount(const WorkspaceRow& row) {
     CARREL_TRY(open_private(place.get(), "stage"));
     CARREL_TRY(open_private(place.get(), "mount"));
   }
-  return mount_disk(place.get());
+  auto mount = mount_disk(place.get());
+  return mount.ok() ? std::move(mount) : Result<UniqueFd>(not_mounted(row, mount.error()));
 }
 
 Result<UniqueFd> WorkspaceStore::open_directory(const WorkspaceRow& row) {
   CARREL_ASSIGN(UniqueFd directory, open_place(row.name));
   if (has_disk(directory.get())) {
     if (opened_.name != row.name) {
-      CARREL_ASSIGN(UniqueFd top, open_disk(directory.get()));
-      opened_ = {row.name, std::move(top)};
+      auto top = open_disk(directory.get());
+      if (!top.ok()) {
+        return not_mounted(row, top.error());
+      }
+      opened_ = {row.name, std::move(top.value())};
     }
     CARREL_ASSIGN(directory, open_at(opened_.top.get(), ".", O_RDONLY | O_DIRECTORY));
   }
