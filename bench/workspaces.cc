@@ -8,6 +8,7 @@
 #include "base/unique_fd.h"
 #include "bench/loop_disk.h"
 #include "bench/sections.h"
+#include "storage/workspaces/disk_image.h"
 
 namespace carrel::bench {
 
@@ -62,7 +63,17 @@ class Room {
     const std::string home = home_path(setup_, Who::kRoot, home_);
     const std::string copy = home + "/copy";
     std::vector<std::string> words = command;
-    words.insert(words.end(), {home + "/workspaces/big/tree", copy});
+    // Where the workspace has a file system of its own, that is where its tree is.
+    const std::string place = home + "/workspaces/big";
+    const UniqueFd directory(::open(place.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    UniqueFd top;
+    if (storage::has_disk(directory.get())) {
+      CARREL_ASSIGN(top, storage::open_disk(directory.get()));
+    }
+    const std::string in = top.valid() ? "/proc/" + std::to_string(::getpid()) + "/fd/" +
+                                             std::to_string(top.get())
+                                       : place;
+    words.insert(words.end(), {in + "/tree", copy});
     auto time = time_run(plain_launch(std::move(words)));
     std::filesystem::remove_all(copy);
     settle();

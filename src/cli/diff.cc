@@ -111,6 +111,9 @@ Json side_json(const std::optional<storage::TreeNode>& node) {
   if (entry.kind == EntryKind::kLink) {
     side["target"] = entry.target;
   }
+  if (!entry.attributes.empty()) {
+    side["attributes"] = entry.attributes;
+  }
   return side;
 }
 
@@ -155,11 +158,33 @@ std::string line_text(std::string_view line) {
   return shown + printable(line);
 }
 
+// What git has no words for, in a line that it passes over; empty when there is nothing to say.
+std::string attributes_text(const Difference& difference) {
+  const auto of = [](const std::optional<storage::TreeNode>& node) {
+    return node.has_value() ? node->entry.attributes : std::string();
+  };
+  const std::string before = of(difference.before);
+  const std::string after = of(difference.after);
+  return before == after ? "" : "attributes of " + printable(difference.path) + ": " +
+                                    (before.empty() ? "none" : before) + " -> " +
+                                    (after.empty() ? "none" : after) + "\n";
+}
+
+bool is_same_but_attributes(const Difference& difference) {
+  storage::TreeEntry before = difference.before->entry;
+  before.attributes = difference.after->entry.attributes;
+  return storage::same_contents(before, difference.after->entry);
+}
+
 // In the form that `git apply` and `patch -p1` read.
 std::string difference_text(const Difference& difference, const FileDiff& diff) {
   const std::string old_path = printable(difference.from.empty() ? difference.path : difference.from);
   const std::string new_path = printable(difference.path);
-  std::string text = "diff --git a/" + old_path + " b/" + new_path + "\n";
+  std::string text = attributes_text(difference);
+  if (!text.empty() && difference.change == Change::kModified && is_same_but_attributes(difference)) {
+    return text;
+  }
+  text += "diff --git a/" + old_path + " b/" + new_path + "\n";
   const auto mode = [](const storage::TreeNode& node) {
     switch (node.entry.kind) {
       case EntryKind::kDirectory:

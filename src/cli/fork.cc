@@ -59,11 +59,16 @@ Result<std::string> snapshot_apart(const std::string& named) {
   return answer.substr(1);
 }
 
-// The settings of the sandbox that is forked, or the usual ones.
+// The settings of the sandbox that is forked, or the usual ones with the workspace's size.
 Result<policy::Spec> spec_of(const storage::Home& home, const std::string& named) {
   auto box = storage::find_box(home, named);
   if (!box.ok()) {
-    return policy::default_spec(policy::Operation::kCreate);
+    policy::Spec spec = policy::default_spec(policy::Operation::kCreate);
+    CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
+    if (auto row = store.find(named); row.ok() && row->disk_bytes != 0) {
+      spec.limits.disk_bytes = row->disk_bytes;
+    }
+    return spec;
   }
   CARREL_ASSIGN(storage::State state, storage::State::open(home));
   CARREL_ASSIGN(const std::optional<storage::SandboxRow> row, state.find(box->id));

@@ -17,6 +17,7 @@
 #include "storage/state.h"
 #include "storage/workspaces/check.h"
 #include "storage/workspaces/rights.h"
+#include "storage/workspaces/stand_in.h"
 #include "storage/workspaces/tree_scan.h"
 
 namespace carrel::cli {
@@ -40,6 +41,9 @@ std::string user_of(WorkspaceStore& store, const WorkspaceRow& row) {
   if (boxes.ok() && !boxes->empty()) {
     const storage::BoxRecord& box = boxes->front();
     return box.name.empty() ? box.id : box.name;
+  }
+  if (const auto box = storage::stands_for(store, row.name); box.has_value()) {
+    return box->name.empty() ? box->id : box->name;
   }
   auto used = store.use(row, WorkspaceStore::Sharing::kAlone);
   return !used.ok() && used.error().code == Code::kConflict ? "a run" : "";
@@ -66,17 +70,19 @@ int list_workspaces(const Context& context, WorkspaceStore& store) {
     return fail(context, rows.ok() ? snapshots.error() : rows.error());
   }
   std::vector<std::vector<std::string>> lines = {
-      {"NAME", "SIZE", "FILES", "SNAPSHOTS", "LAST USED", "IN USE BY"}};
+      {"NAME", "SIZE", "LIMIT", "FILES", "SNAPSHOTS", "LAST USED", "IN USE BY"}};
   Json list = Json::array();
   for (const WorkspaceRow& row : rows.value()) {
     const Held held = look_into(store, row);
     const auto taken = std::count_if(snapshots->begin(), snapshots->end(),
                                      [&](const auto& one) { return one.workspace == row.name; });
     const std::string user = user_of(store, row);
-    lines.push_back({row.name, size_text(held.bytes), std::to_string(held.entries),
-                     std::to_string(taken), how_long_ago(row.used_ms), user.empty() ? "-" : user});
+    lines.push_back({row.name, size_text(held.bytes),
+                     row.disk_bytes == 0 ? "-" : size_text(row.disk_bytes),
+                     std::to_string(held.entries), std::to_string(taken), how_long_ago(row.used_ms), user.empty() ? "-" : user});
     list.push_back(Json{{"name", row.name},
                         {"size_bytes", held.bytes},
+                        {"limit_bytes", row.disk_bytes},
                         {"entries", held.entries},
                         {"snapshots", taken},
                         {"created_ms", row.created_ms},
@@ -120,8 +126,7 @@ int show_history(const Context& context, WorkspaceStore& store, const Words& wor
 // Removes it if nobody has it.
 Status remove_one(WorkspaceStore& store, const std::string& name) {
   CARREL_ASSIGN(const WorkspaceRow row, store.find(name));
-  CARREL_ASSIGN(const UniqueFd directory, store.open_directory(row));
-  CARREL_ASSIGN(const UniqueFd lock, store.lock(directory));
+  CARREL_ASSIGN(const UniqueFd lock, store.lock(row));
   if (const std::string user = user_of(store, row); !user.empty()) {
     return Error{Code::kConflict, 0, "the workspace '" + name + "' is in use by " + user, {}};
   }

@@ -4,31 +4,43 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <utility>
 
+#include "backends/native/memory_workspace.h"
 #include "backends/native/remains.h"
+#include "base/files.h"
 #include "policy/spec_json.h"
 #include "storage/state.h"
 #include "storage/workspaces/restore.h"
 #include "storage/workspaces/rights.h"
+#include "storage/workspaces/stand_in.h"
 
 namespace carrel::cli {
 
 namespace {
 
-Result<std::string> workspace_named(const storage::Home& home, const std::string& named) {
-  auto box = storage::find_box(home, named);
+// What a word names, and the sandbox that has it in memory, if one has.
+struct Named {
+  std::string workspace;
+  std::optional<storage::BoxRecord> memory;
+};
+
+Result<Named> find_named(storage::WorkspaceStore& store, const std::string& named) {
+  auto box = storage::find_box(store.home(), named);
+  if (!box.ok() && box.error().code != Code::kNotFound) {
+    return box.error();
+  }
   if (!box.ok()) {
-    return box.error().code == Code::kNotFound ? Result<std::string>(named)
-                                               : Result<std::string>(box.error());
+    CARREL_ASSIGN(const auto row, store.records().find(named));
+    return Named{named, row.has_value() ? storage::stands_for(store, named) : std::nullopt};
   }
-  CARREL_ASSIGN(std::string name, workspace_of(home, box->id));
-  if (name.empty()) {
-    return Error{Code::kInvalid, 0,
-                 "the /workspace of sandbox " + box->id + " goes with it and has no history",
-                 "create one with --workspace NAME"};
+  CARREL_ASSIGN(std::string name, workspace_of(store.home(), box->id));
+  if (!name.empty()) {
+    return Named{std::move(name), std::nullopt};
   }
-  return name;
+  CARREL_ASSIGN(const storage::WorkspaceRow row, storage::ensure_stand_in(store, box->id));
+  return Named{row.name, std::move(box.value())};
 }
 
 // Brings an interrupted restore to its end in a process of its own: what that needs to read files
@@ -100,10 +112,15 @@ Result<std::unique_ptr<WorkspaceTarget>> open_workspace_target(const std::string
   CARREL_ASSIGN(storage::Home home, storage::Home::open());
   auto target = std::make_unique<WorkspaceTarget>(std::move(home));
   native::sweep_boxes(target->home);
-  CARREL_ASSIGN(const std::string name, workspace_named(target->home, named));
-  storage::gain_rights_over_own_files();
   CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(target->home));
   target->store.emplace(std::move(store));
+  CARREL_ASSIGN(const Named found, find_named(*target->store, named));
+  const std::string& name = found.workspace;
+  if (found.memory.has_value()) {
+    CARREL_ASSIGN(UniqueFd files, native::open_memory_workspace(*found.memory));
+    target->store->show(name, std::move(files));
+  }
+  storage::gain_rights_over_own_files();
   auto row = target->store->find(name);
   if (!row.ok()) {
     if (row.error().code == Code::kNotFound) {
@@ -112,10 +129,18 @@ Result<std::unique_ptr<WorkspaceTarget>> open_workspace_target(const std::string
     }
     return row.error();
   }
-  CARREL_ASSIGN(const UniqueFd directory, target->store->open_directory(row.value()));
-  CARREL_ASSIGN(target->lock, target->store->lock(directory));
+  CARREL_ASSIGN(target->lock, target->store->lock(row.value()));
   CARREL_ASSIGN(target->row, target->store->find(name));  // as it is under the lock
-  CARREL_ASSIGN(target->boxes, boxes_with(target->home, name));
+  if (found.memory.has_value()) {
+    target->boxes.push_back(*found.memory);
+    // What a restore has left that was killed before it began.
+    CARREL_ASSIGN(const UniqueFd files, target->store->open_tree(target->row));
+    CARREL_TRY(remove_tree_at(files.get(), storage::kStageInTree));
+  } else {
+    CARREL_TRY(storage::settle_stand_in(*target->store, target->row));
+    CARREL_ASSIGN(target->row, target->store->find(name));
+    CARREL_ASSIGN(target->boxes, boxes_with(target->home, name));
+  }
   target->writers.emplace(target->home, target->boxes);
   if (!target->row.restoring.empty()) {
     CARREL_TRY(storage::finish_restore(*target->store, target->row, *target->writers));

@@ -9,8 +9,10 @@
 #include <set>
 #include <sstream>
 
+#include "remains.h"
 #include "support/host.h"
 #include "support/place.h"
+#include "support/workspace_files.h"
 
 namespace carrel::test {
 
@@ -59,7 +61,8 @@ json object(As as, std::vector<std::string> words) {
 std::string strays_of(const std::string& directory) {
   std::string wrong;
   for (const std::string& name : names_in(directory)) {
-    const std::set<std::string> known = {"index", "lock", "stage", "tree", "use", "work"};
+    const std::set<std::string> known = {"box",   "disk",  "index", "lock", "mount",
+                                         "stage", "tree",  "use",   "work"};
     wrong += known.contains(name) ? "" : "stray " + directory + "/" + name + "\n";
   }
   for (const std::string& name : names_in(directory + "/stage")) {
@@ -85,7 +88,7 @@ std::string tree_state(const std::string& directory) {
 }
 
 std::string tree_of(As as, const std::string& workspace) {
-  return tree_state(place().home(as) + "/workspaces/" + workspace + "/tree");
+  return tree_state(WorkspaceFiles(as, workspace).tree());
 }
 
 std::string wrong_with_workspaces(As as) {
@@ -108,6 +111,9 @@ std::string wrong_with_workspaces(As as) {
   for (const std::string& name : there) {
     wrong += listed.contains(name) ? strays_of(home + "/workspaces/" + name)
                                    : "stray " + home + "/workspaces/" + name + "\n";
+  }
+  if (const std::string devices = loop_devices_of(as); live_boxes(as).empty() && !devices.empty()) {
+    wrong += "loop devices that nobody has: " + devices;
   }
   for (const std::string& name : listed) {
     wrong += there.contains(name) ? "" : "no directory of " + name + "\n";

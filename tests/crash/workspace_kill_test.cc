@@ -173,6 +173,36 @@ TEST_P(WorkspaceKill, ARestoreIsTheOldTreeOrTheNew) {
   }
 }
 
+// Where both do not fit beside each other: the old files go before the new ones come.
+TEST_P(WorkspaceKill, ARestoreWithoutRoomForBothIsTheOldTreeOrTheNew) {
+  if (!as_root()) {
+    GTEST_SKIP() << "an ordinary user's workspace has no file system of its own";
+  }
+  const Box box(GetParam(), {"--workspace", "w", "--disk", "20m", "--require", "disk"});
+  std::vector<std::string> ids;
+  std::vector<std::string> trees;
+  for (unsigned long number : {3UL, 5UL}) {
+    paint(box, number);
+    const Run filled = box.sh("head -c 14M /dev/urandom > filler; ln -s filler to$RANDOM");
+    ASSERT_EQ(filled.status, 0) << filled.err;
+    ids.push_back(says({"snapshot", "w"}));
+    trees.push_back(tree_of(GetParam(), "w"));
+  }
+  const Run whole = carrel({"restore", "w", ids[0]});
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  ASSERT_EQ(tree_of(GetParam(), "w"), trees[0]);
+  std::size_t now = 0;
+  for (unsigned long round = 0; round < rounds_; ++round) {
+    const std::size_t next = 1 - now;
+    kill_at_random({"restore", "w", ids[next]}, whole.duration);
+    ASSERT_EQ(carrel({"diff", "w", "--names"}).status, 0) << what_;
+    ASSERT_NO_FATAL_FAILURE(expect_whole(&box));
+    const std::string tree = tree_of(GetParam(), "w");
+    ASSERT_TRUE(tree == trees[now] || tree == trees[next]) << what_ << "\n" << tree;
+    now = tree == trees[next] ? next : now;
+  }
+}
+
 // The same without a sandbox in it: the next one finds it whole.
 TEST_P(WorkspaceKill, TheNextSandboxFindsARestoreFinished) {
   std::vector<std::string> ids;

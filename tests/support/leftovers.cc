@@ -5,6 +5,7 @@
 
 #include "support/host.h"
 #include "support/place.h"
+#include "support/workspace_files.h"
 
 namespace carrel::test {
 
@@ -55,6 +56,9 @@ Leftovers Leftovers::snapshot() {
         result.found_.insert("file " + entry.path().string());
       }
     });
+    if (const std::string devices = loop_devices_of(as); !devices.empty()) {
+      result.found_.insert("loop devices " + devices);
+    }
     walk(place().temporary(as), [&](const fs::directory_entry& entry) {
       result.found_.insert("file " + entry.path().string());
     });

@@ -93,6 +93,12 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   }
   if (spec.workspace.empty()) {
     add("disk", "tmpfs", "counted as memory");
+  } else if (holds_disk(spec, facts)) {
+    add("disk", "loop",
+        facts.own_disk_bytes < spec.limits.disk_bytes ? "it was made smaller than asked for" : "");
+  } else if (facts.own_disk_bytes != 0) {
+    add("disk", "watchdog",
+        "the workspace was made larger than asked for: who makes it too large is ended");
   } else {
     add("disk", "watchdog",
         "a named workspace has no file system of its own: who makes it too large is ended");
@@ -104,6 +110,10 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
         ends ? "it ends when you log out; to keep it: " + facts.logout->fix : "");
   }
   return result;
+}
+
+bool holds_disk(const policy::Spec& spec, const EnforcementFacts& facts) {
+  return facts.own_disk_bytes != 0 && facts.own_disk_bytes <= spec.limits.disk_bytes;
 }
 
 void add_clocks(protocol::Clocks clocks, Enforcement& enforcement) {
@@ -138,8 +148,10 @@ Status check_required(const policy::Spec& spec, const EnforcementFacts& facts) {
         break;
       // A tmpfs has a size everywhere.
       case policy::Protection::kDisk:
-        if (!spec.workspace.empty()) {
-          return missing("disk", "a named workspace has no file system of its own, only a watchdog");
+        if (!spec.workspace.empty() && !holds_disk(spec, facts)) {
+          return missing("disk", facts.own_disk_bytes != 0
+                                     ? "the workspace was made larger"
+                                     : "the workspace has no file system of its own, only a watchdog");
         }
         break;
       case policy::Protection::kLandlock:

@@ -49,7 +49,11 @@ struct EnforcementFacts {
     std::string hidden;  // what is covered in it
   };
   std::vector<Tree> trees;
+  std::uint64_t own_disk_bytes = 0;  // what the workspace's own file system holds; zero: none
 };
+
+// Whether the workspace has a file system that holds its size.
+bool holds_disk(const policy::Spec& spec, const EnforcementFacts& facts);
 
 Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts);
 

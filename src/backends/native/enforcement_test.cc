@@ -101,6 +101,25 @@ TEST(Enforcement, SubstitutesAreNamedWithTheReason) {
   EXPECT_THAT(note(enforcement, "landlock"), HasSubstr("no Landlock"));
 }
 
+TEST(Enforcement, AWorkspacesOwnFileSystemHoldsItsSizeUnlessLessIsAskedFor) {
+  policy::Spec spec;
+  spec.workspace = "w";
+  spec.required = {policy::Protection::kDisk};
+  EnforcementFacts facts = everything();
+  EXPECT_EQ(by(describe(spec, facts), "disk"), "watchdog");
+  EXPECT_EQ(check_required(spec, facts).error().code, Code::kUnsupported);
+  facts.own_disk_bytes = spec.limits.disk_bytes;
+  EXPECT_EQ(by(describe(spec, facts), "disk"), "loop");
+  EXPECT_EQ(note(describe(spec, facts), "disk"), "");
+  EXPECT_TRUE(check_required(spec, facts).ok());
+  spec.limits.disk_bytes += 1;
+  EXPECT_EQ(by(describe(spec, facts), "disk"), "loop");
+  EXPECT_THAT(note(describe(spec, facts), "disk"), HasSubstr("smaller"));
+  spec.limits.disk_bytes -= 2;
+  EXPECT_EQ(by(describe(spec, facts), "disk"), "watchdog");
+  EXPECT_EQ(check_required(spec, facts).error().code, Code::kUnsupported);
+}
+
 TEST(Enforcement, SwapThatIsNotCountedIsSaid) {
   EnforcementFacts facts = everything();
   facts.cgroup.swap_accounted = false;

@@ -24,6 +24,14 @@ Error in_tree(Error error, const GivenTree& tree) {
   return error;
 }
 
+Result<UniqueFd> duplicate_mount(int mount) {
+  UniqueFd copy(::fcntl(mount, F_DUPFD_CLOEXEC, 0));
+  if (!copy.valid()) {
+    return system_error("keep a mount open");
+  }
+  return copy;
+}
+
 }  // namespace
 
 Result<std::vector<GivenTree>> duplicate(const std::vector<GivenTree>& trees) {
@@ -34,6 +42,7 @@ Result<std::vector<GivenTree>> duplicate(const std::vector<GivenTree>& trees) {
     if (!copy.source.valid()) {
       return system_error("keep '" + tree.path + "' open");
     }
+    copy.standing = tree.standing;
     copy.path = tree.path;
     copy.target = tree.target;
     copy.kind = tree.kind;
@@ -41,6 +50,7 @@ Result<std::vector<GivenTree>> duplicate(const std::vector<GivenTree>& trees) {
     copy.owner = tree.owner;
     copy.hidden = tree.hidden;
     copy.overlay = tree.overlay;
+    copy.own_bytes = tree.own_bytes;
     copies.push_back(std::move(copy));
   }
   return copies;
@@ -60,7 +70,9 @@ Result<PreparedTree> prepare(const GivenTree& tree, std::uint32_t id) {
   if (::geteuid() != 0) {
     return prepared;
   }
-  auto copy = kernel::copy_mounts(tree.source.get());
+  auto copy = tree.standing == GivenTree::Standing::kInTree
+                  ? kernel::copy_mounts(tree.source.get())
+                  : duplicate_mount(tree.source.get());
   if (!copy.ok()) {
     return in_tree(std::move(copy.error()), tree);
   }

@@ -36,10 +36,15 @@ struct GivenTree {
     std::vector<std::string> layers;
     std::string upper;
     std::string work;
-    std::string place;  // an empty directory beside the upper one
+    std::string place;  // an empty directory
+    std::string mount;  // where the source is put, above `upper` and `work`, if it is not mounted
   };
 
+  // Whether the source has a place in the host's tree, or is a mount that has none.
+  enum class Standing { kInTree, kNowhere };
+
   UniqueFd source;     // O_PATH
+  Standing standing = Standing::kInTree;  // what stands nowhere is given once
   std::string path;    // where the host has it
   std::string target;  // where it appears; absolute, made if it is missing
   Kind kind = Kind::kFolder;
@@ -47,6 +52,8 @@ struct GivenTree {
   Owner owner;
   std::vector<Hidden> hidden;  // none below another
   std::optional<Overlay> overlay;  // what is put there instead; `source` is its upper directory
+  // What the file system holds that nobody else has; zero: it is somebody's, too.
+  std::uint64_t own_bytes = 0;
 };
 
 // Where a sandbox's workspace is, a named one and its own.

@@ -34,13 +34,14 @@ Json encode_overlay(const GivenTree::Overlay& overlay) {
           {"layers", overlay.layers},
           {"upper", overlay.upper},
           {"work", overlay.work},
-          {"place", overlay.place}};
+          {"place", overlay.place},
+          {"mount", overlay.mount}};
 }
 
 GivenTree::Overlay decode_overlay(const Json& object) {
   return {text_of(object.at("top")), object.at("layers").get<std::vector<std::string>>(),
           object.at("upper").get<std::string>(), object.at("work").get<std::string>(),
-          object.at("place").get<std::string>()};
+          object.at("place").get<std::string>(), object.at("mount").get<std::string>()};
 }
 
 Json encode_tree(const GivenTree& tree) {
@@ -56,6 +57,8 @@ Json encode_tree(const GivenTree& tree) {
           {"writable", tree.mode == policy::MountMode::kReadWrite},
           {"user", tree.owner.user},
           {"group", tree.owner.group},
+          {"nowhere", tree.standing == GivenTree::Standing::kNowhere},
+          {"own_bytes", tree.own_bytes},
           {"overlay", tree.overlay.has_value() ? encode_overlay(*tree.overlay) : Json()},
           {"hidden", hidden}};
 }
@@ -72,6 +75,9 @@ GivenTree decode_tree(const Json& object, UniqueFd source) {
   tree.mode = object.at("writable").get<bool>() ? policy::MountMode::kReadWrite
                                                 : policy::MountMode::kReadOnly;
   tree.owner = {object.at("user").get<std::uint32_t>(), object.at("group").get<std::uint32_t>()};
+  tree.standing = object.at("nowhere").get<bool>() ? GivenTree::Standing::kNowhere
+                                                   : GivenTree::Standing::kInTree;
+  tree.own_bytes = object.at("own_bytes").get<std::uint64_t>();
   for (const Json& one : object.at("hidden")) {
     tree.hidden.push_back(
         {text_of(one.at("path")), kind_of(one), one.at("why").get<std::string>()});

@@ -24,6 +24,9 @@ TEST(KeeperMessage, ARequestArrivesAsItWasMeant) {
   tree.kind = GivenTree::Kind::kFile;
   tree.mode = policy::MountMode::kReadWrite;
   tree.owner = {1001, 1002};
+  tree.standing = GivenTree::Standing::kNowhere;
+  tree.own_bytes = 1ULL << 40;
+  tree.overlay = {"/h\xfd", {"layers/a/tree"}, "w/mount/tree", "w/mount/work", "w/stage", "w/mount"};
   tree.hidden = {{".env\xfe", GivenTree::Kind::kFolder, "a name"}};
   request.trees.push_back(std::move(tree));
   std::vector<UniqueFd> descriptors;
@@ -45,6 +48,12 @@ TEST(KeeperMessage, ARequestArrivesAsItWasMeant) {
   EXPECT_EQ(arrived.mode, policy::MountMode::kReadWrite);
   EXPECT_EQ(arrived.owner.user, 1001U);
   EXPECT_EQ(arrived.owner.group, 1002U);
+  EXPECT_EQ(arrived.standing, GivenTree::Standing::kNowhere);
+  EXPECT_EQ(arrived.own_bytes, 1ULL << 40);
+  ASSERT_TRUE(arrived.overlay.has_value());
+  EXPECT_EQ(arrived.overlay->top, "/h\xfd");
+  EXPECT_EQ(arrived.overlay->place, "w/stage");
+  EXPECT_EQ(arrived.overlay->mount, "w/mount");
   ASSERT_EQ(arrived.hidden.size(), 1U);
   EXPECT_EQ(arrived.hidden[0].path, ".env\xfe");
   EXPECT_EQ(arrived.hidden[0].kind, GivenTree::Kind::kFolder);

@@ -127,7 +127,7 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
   }
   boot.open_files = spec.limits.open_files;
   boot.file_bytes = kLargestFile;
-  if (!spec.workspace.empty()) {
+  if (!spec.workspace.empty() && !holds_disk(spec, facts)) {
     boot.file_bytes = std::min<std::uint64_t>(kLargestFile, spec.limits.disk_bytes);
     boot.disk_watch_bytes = spec.limits.disk_bytes;
   }
@@ -380,6 +380,9 @@ Result<Launched> Launch::finish(const HostSetup& host, SandboxGroups groups) {
     const GivenTree& tree = request_.trees[i];
     facts.trees.push_back(
         {tree.target, tree.mode, trees_.at(i).ownership, tree.owner, hidden_text(tree)});
+    if (tree.target == kWorkspace) {
+      facts.own_disk_bytes = tree.own_bytes;
+    }
   }
   if (Status enforceable = check_required(request_.spec, facts); !enforceable.ok()) {
     return made_.has_value() ? made_->settle(std::move(enforceable)).error() : enforceable.error();

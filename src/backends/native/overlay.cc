@@ -80,6 +80,11 @@ Result<UniqueFd> make_here(const GivenTree& tree, std::uint32_t id) {
   if (::chdir(overlay.top.c_str()) != 0) {
     return system_error("enter '" + overlay.top + "'");
   }
+  if (tree.standing == GivenTree::Standing::kNowhere &&
+      ::syscall(SYS_move_mount, tree.source.get(), "", AT_FDCWD, overlay.mount.c_str(),
+                MOVE_MOUNT_F_EMPTY_PATH) != 0) {
+    return system_error("mount the file system of a workspace");
+  }
   if (::geteuid() == 0) {
     for (const std::string& layer : overlay.layers) {
       CARREL_TRY(map_directory(layer, tree.owner, id));

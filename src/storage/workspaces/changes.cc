@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "storage/workspaces/attributes.h"
+
 namespace carrel::storage {
 
 namespace {
@@ -137,6 +139,15 @@ bool parse_line(std::string_view line, TreeEntry& entry) {
   return words.whole() && entry.mode <= 01777;
 }
 
+bool add_attributes(std::string_view text, TreeEntry& entry) {
+  const bool can_have = entry.kind == EntryKind::kFile || entry.kind == EntryKind::kDirectory;
+  if (!can_have || !entry.attributes.empty() || text.empty() || !are_attributes(text)) {
+    return false;
+  }
+  entry.attributes = text;
+  return true;
+}
+
 std::string octal(unsigned mode) {
   std::array<char, 8> text{};
   const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), mode, 8);
@@ -186,6 +197,9 @@ std::string changes_to_text(const std::vector<TreeEntry>& changes) {
     }
     add_escaped(text, entry.path);
     text += '\n';
+    if (!entry.attributes.empty()) {
+      text += "a " + entry.attributes + "\n";
+    }
   }
   return text;
 }
@@ -202,6 +216,13 @@ Result<std::vector<TreeEntry>> changes_from_text(std::string_view text) {
   std::vector<TreeEntry> changes;
   while (!text.empty()) {
     const std::size_t end = text.find('\n');
+    if (text.starts_with("a ") && end != std::string_view::npos && !changes.empty()) {
+      if (!add_attributes(text.substr(2, end - 2), changes.back())) {
+        return damaged(changes.size() + 2);
+      }
+      text.remove_prefix(end + 1);
+      continue;
+    }
     TreeEntry entry;
     if (end == std::string_view::npos || !parse_line(text.substr(0, end), entry) ||
         (!changes.empty() && !comes_before(changes.back().path, entry.path))) {
@@ -241,6 +262,7 @@ void apply_changes(Tree& tree, const std::vector<TreeEntry>& changes, const std:
 
 bool same_contents(const TreeEntry& a, const TreeEntry& b) {
   return a.kind == b.kind && a.mode == b.mode && a.size == b.size && a.hash == b.hash &&
+         a.attributes == b.attributes &&
          (a.kind != EntryKind::kLink || a.target == b.target);
 }
 

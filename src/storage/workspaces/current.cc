@@ -13,18 +13,26 @@ namespace carrel::storage {
 
 namespace {
 
-// The hashes of all files of a scan.
+// The hashes of all files of a scan, and the attributes.
 Status fill_hashes(int tree, const TreeIndex& index, std::vector<ScannedEntry>& entries) {
   auto known = index.entries.begin();
   for (ScannedEntry& entry : entries) {
     while (known != index.entries.end() && comes_before(known->path, entry.path)) {
       ++known;
     }
+    if (entry.kind != EntryKind::kFile && entry.kind != EntryKind::kDirectory) {
+      continue;
+    }
+    const bool there = known != index.entries.end() && known->path == entry.path;
+    if (there && has_same_attributes(*known, entry, index.began_ns)) {
+      entry.attributes = known->attributes;
+    } else {
+      CARREL_ASSIGN(entry.attributes, attributes_below(tree, entry.path));
+    }
     if (entry.kind != EntryKind::kFile) {
       continue;
     }
-    const bool same = known != index.entries.end() && known->path == entry.path;
-    if (same && is_certain(*known, entry, index.began_ns)) {
+    if (there && is_certain(*known, entry, index.began_ns)) {
       entry.hash = known->hash;
       continue;
     }
@@ -37,10 +45,17 @@ Status fill_hashes(int tree, const TreeIndex& index, std::vector<ScannedEntry>& 
 
 Result<Tree> current_tree(WorkspaceStore& store, const WorkspaceRow& workspace) {
   CARREL_ASSIGN(const UniqueFd directory, store.open_directory(workspace));
-  CARREL_ASSIGN(const UniqueFd top, open_at(directory.get(), "tree", O_RDONLY | O_DIRECTORY));
-  CARREL_ASSIGN(TreeScan scan, scan_tree(top.get(), workspace.form));
-  CARREL_TRY(fill_hashes(top.get(), read_index(directory.get(), "index", workspace.head),
-                         scan.entries));
+  CARREL_ASSIGN(const UniqueFd top, store.open_tree(workspace));
+  const bool shown = store.is_shown(workspace.name);
+  ScanOptions options;
+  if (shown) {
+    options.without.insert(kStageInTree);
+  }
+  CARREL_ASSIGN(TreeScan scan, scan_tree(top.get(), workspace.form, options));
+  // In memory a write through a mapping changes no time.
+  const TreeIndex index =
+      shown ? TreeIndex{} : read_index(directory.get(), "index", workspace.head);
+  CARREL_TRY(fill_hashes(top.get(), index, scan.entries));
   CARREL_ASSIGN(const std::vector<LayerRef> base, store.records().base_layers(workspace.name));
   CARREL_ASSIGN(Tree tree, store.read_tree(base));
   std::vector<TreeEntry> changes(std::make_move_iterator(scan.entries.begin()),
@@ -51,13 +66,13 @@ Result<Tree> current_tree(WorkspaceStore& store, const WorkspaceRow& workspace) 
 
 Result<UniqueFd> open_contents(WorkspaceStore& store, const WorkspaceRow& workspace,
                                const TreeNode& node) {
-  UniqueFd above;
+  UniqueFd top;
   if (node.layer.empty()) {
-    CARREL_ASSIGN(above, store.open_directory(workspace));
+    CARREL_ASSIGN(top, store.open_tree(workspace));
   } else {
-    CARREL_ASSIGN(above, store.open_layer(node.layer));
+    CARREL_ASSIGN(const UniqueFd layer, store.open_layer(node.layer));
+    CARREL_ASSIGN(top, open_at(layer.get(), "tree", O_RDONLY | O_DIRECTORY));
   }
-  CARREL_ASSIGN(const UniqueFd top, open_at(above.get(), "tree", O_RDONLY | O_DIRECTORY));
   return open_below(top.get(), node.entry.path, O_RDONLY | O_NONBLOCK);
 }
 

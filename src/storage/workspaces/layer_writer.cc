@@ -17,6 +17,7 @@
 #include <cerrno>
 
 #include "base/files.h"
+#include "storage/workspaces/attributes.h"
 #include "base/sha256.h"
 #include "storage/workspaces/tree_scan.h"
 
@@ -124,6 +125,11 @@ Result<ContentHash> hash_synced(int root, const std::string& path) {
   return read_through(file.get(), -1, path);
 }
 
+Result<std::string> attributes_below(int root, const std::string& path) {
+  CARREL_ASSIGN(const UniqueFd file, open_below(root, path, O_RDONLY | O_NONBLOCK));
+  return read_attributes(file.get());
+}
+
 Result<ContentHash> copy_hashed(int from, int to, const std::string& path) {
   const bool shared = ::ioctl(to, FICLONE, from) == 0;
   return read_through(from, shared ? -1 : to, path);
@@ -166,7 +172,7 @@ Result<int> LayerWriter::enter(std::string_view path) {
     const std::string next(path.substr(0, path.find('/', known)));
     const std::string name = next.substr(known);
     const int parent = open_.empty() ? to_ : open_.back().copy.get();
-    CARREL_ASSIGN(const UniqueFd original, open_below(from_, next, O_PATH | O_DIRECTORY));
+    CARREL_ASSIGN(const UniqueFd original, open_below(from_, next, O_RDONLY | O_DIRECTORY));
     struct stat info{};
     if (::fstat(original.get(), &info) != 0 ||
         (::mkdirat(parent, name.c_str(), 0700) != 0 && errno != EEXIST)) {
@@ -174,6 +180,7 @@ Result<int> LayerWriter::enter(std::string_view path) {
     }
     CARREL_ASSIGN(UniqueFd copy, open_at(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
     CARREL_TRY(give_to_workspace(copy.get(), "", next));
+    CARREL_TRY(write_attributes(copy.get(), read_attributes(original.get()), next));
     const ScannedEntry found = describe(info);
     open_.push_back({next, std::move(copy), found.mode, found.mtime_ns});
   }
@@ -186,6 +193,7 @@ Status LayerWriter::add(ScannedEntry& entry) {
     if (entry.opaque && ::fsetxattr(copy, "user.overlay.opaque", "y", 1, 0) != 0) {
       return copy_error(entry.path);
     }
+    entry.attributes = read_attributes(copy);
     return {};
   }
   const auto [directory, name] = split_path(entry.path);
@@ -208,6 +216,7 @@ Status LayerWriter::file(int parent, const std::string& name, ScannedEntry& entr
   entry.size = found.size;
   entry.mtime_ns = found.mtime_ns;
   entry.evidence = found.evidence;
+  entry.attributes = read_attributes(original.get());
   if (!entry.target.empty() &&
       ::linkat(to_, entry.target.c_str(), parent, name.c_str(), 0) == 0) {
     return {};
@@ -216,6 +225,7 @@ Status LayerWriter::file(int parent, const std::string& name, ScannedEntry& entr
                 open_at(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
   CARREL_ASSIGN(entry.hash, copy_hashed(original.get(), copy.get(), entry.path));
   CARREL_TRY(give_to_workspace(copy.get(), "", entry.path));
+  CARREL_TRY(write_attributes(copy.get(), entry.attributes, entry.path));
   if (::fchmod(copy.get(), entry.mode) != 0) {
     return copy_error(entry.path);
   }

@@ -51,6 +51,9 @@ Result<UniqueFd> open_below(int root, const std::string& path, int flags);
 // the next write then changes the file's times again.
 Result<ContentHash> hash_synced(int root, const std::string& path);
 
+// The attributes of a file or directory below `root`.
+Result<std::string> attributes_below(int root, const std::string& path);
+
 // Copies a file's contents, with its holes, and returns their hash.
 Result<ContentHash> copy_hashed(int from, int to, const std::string& path);
 

@@ -2,14 +2,18 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 #include <vector>
 
 #include "base/files.h"
+#include "storage/workspaces/attributes.h"
 #include "storage/workspaces/current.h"
 #include "storage/workspaces/layer_writer.h"
+#include "storage/workspaces/rights.h"
 #include "storage/workspaces/tree_index.h"
 
 namespace carrel::storage {
@@ -18,40 +22,62 @@ namespace {
 
 Error restore_error(const std::string& path) { return system_error("restore '" + path + "'"); }
 
+// Whose files would not fit, and why: what a sandbox holds open keeps its room.
+Error with_hint(Error error) {
+  if (error.error_number == ENOSPC && error.hint.empty()) {
+    error.hint = "it does not fit: a larger --disk for a new workspace, or end what runs in this one";
+  }
+  return error;
+}
+
 // Makes one tree into another.
 class Restorer {
  public:
   Restorer(WorkspaceStore& store, const WorkspaceRow& workspace, const SnapshotRow& snapshot)
-      : store_(store), workspace_(workspace), snapshot_(snapshot) {}
+      : store_(store),
+        workspace_(workspace),
+        snapshot_(snapshot),
+        shown_(store.is_shown(workspace.name)) {}
 
-  // Copies what will be needed beside the tree, and checks it.
+  // Copies what will be needed beside the tree, and checks it. In a file system of the workspace's own
+  // that has no room for both, it is only checked: the layers are elsewhere, and keep it.
   Status prepare() {
     CARREL_ASSIGN(directory_, store_.open_directory(workspace_));
-    CARREL_ASSIGN(top_, open_at(directory_.get(), "tree", O_RDONLY | O_DIRECTORY));
-    CARREL_TRY(remove_tree_at(directory_.get(), "stage"));
-    CARREL_ASSIGN(directory_, store_.open_directory(workspace_));
-    CARREL_ASSIGN(stage_, open_at(directory_.get(), "stage", O_RDONLY | O_DIRECTORY));
+    CARREL_ASSIGN(top_, store_.open_tree(workspace_));
+    if (::fstat(top_.get(), &owner_) != 0) {
+      return system_error("look at the workspace");
+    }
+    CARREL_TRY(open_stage());
     CARREL_ASSIGN(now_, current_tree(store_, workspace_));
     CARREL_ASSIGN(wanted_, store_.read_tree(snapshot_.layers));
-    for (const auto& [path, node] : wanted_) {
-      if (node.entry.kind == EntryKind::kFile && node.entry.target.empty() && !is_there(node)) {
-        CARREL_TRY(stage_file(path, node));
-      }
-    }
-    return ::syncfs(stage_.get()) == 0 ? Status{} : Status{system_error("sync the workspace")};
+    CARREL_ASSIGN(late_, is_tight());
+    return late_ ? check_files() : stage_files();
   }
 
   // What was copied so far would keep a full disk full.
-  void give_up() { (void)store_.clear_stage(directory_); }
+  void give_up() {
+    if (shown_) {
+      (void)remove_tree_at(top_.get(), kStageInTree);
+    } else {
+      (void)store_.clear_stage(directory_);
+    }
+  }
 
   // Moves it into place. To be done again after a crash, from prepare() on.
   Status apply() {
     CARREL_TRY(remove_unwanted());
+    if (late_) {
+      CARREL_TRY(remove_replaced());
+      CARREL_TRY(stage_files());
+    }
     std::size_t staged = 0;
     for (const auto& [path, node] : wanted_) {
       const bool moves = staged < staged_.size() && staged_[staged] == path;
       CARREL_TRY(place(path, node, moves ? std::to_string(staged) : std::string()));
       staged += moves ? 1 : 0;
+    }
+    if (shown_) {
+      CARREL_TRY(remove_tree_at(top_.get(), kStageInTree));
     }
     for (auto at = wanted_.rbegin(); at != wanted_.rend(); ++at) {
       if (at->second.entry.kind == EntryKind::kDirectory) {
@@ -60,6 +86,7 @@ class Restorer {
         if (::fchmod(directory.get(), at->second.entry.mode) != 0) {
           return restore_error(at->first);
         }
+        CARREL_TRY(write_attributes(directory.get(), at->second.entry.attributes, at->first));
         CARREL_TRY(set_times(directory.get(), at->second.entry.mtime_ns, at->first));
       }
     }
@@ -68,6 +95,9 @@ class Restorer {
 
   // The hashes are known: only the evidence has to be looked at.
   void write_new_index() {
+    if (shown_) {
+      return;
+    }
     auto scan = scan_tree(top_.get(), TreeForm::kPlain);
     if (!scan.ok()) {
       return;
@@ -78,6 +108,7 @@ class Restorer {
         return;
       }
       entry.hash = known->second.entry.hash;
+      entry.attributes = known->second.entry.attributes;
     }
     TreeIndex index;
     index.snapshot = snapshot_.id;
@@ -87,6 +118,24 @@ class Restorer {
   }
 
  private:
+  // The files of a sandbox's memory can be moved only within it.
+  Status open_stage() {
+    const int above = shown_ ? top_.get() : directory_.get();
+    const char* name = shown_ ? kStageInTree : "stage";
+    CARREL_TRY(remove_tree_at(above, name));
+    const FilesAs owner(owner_, owners());
+    if (::mkdirat(above, name, 0700) != 0) {
+      return system_error("make a place for what is restored");
+    }
+    CARREL_ASSIGN(stage_, open_at(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    return {};
+  }
+
+  // A sandbox's memory knows no owners but its own.
+  [[nodiscard]] FilesAs::Owners owners() const {
+    return shown_ ? FilesAs::Owners::kOne : FilesAs::Owners::kAny;
+  }
+
   // Whether the tree has this file already, and no other name of it is to become another file.
   [[nodiscard]] bool is_there(const TreeNode& node) const {
     const auto found = now_.find(node.entry.path);
@@ -95,19 +144,92 @@ class Restorer {
            found->second.entry.target == node.entry.target;
   }
 
+  // Whether the contents of this one have to come from a layer.
+  [[nodiscard]] bool is_needed(const TreeNode& node) const {
+    return node.entry.kind == EntryKind::kFile && node.entry.target.empty() && !is_there(node);
+  }
+
+  // Whether a file system of the workspace's own cannot have the new files beside the old ones.
+  Result<bool> is_tight() {
+    struct stat own{};
+    struct stat home{};
+    struct statvfs room{};
+    if (::fstat(stage_.get(), &own) != 0 || ::fstat(store_.home().directory(), &home) != 0 ||
+        ::fstatvfs(stage_.get(), &room) != 0) {
+      return system_error("look at the workspace");
+    }
+    constexpr std::uint64_t kSpareBlocks = 64;
+    constexpr std::uint64_t kSpareFiles = 8;
+    std::uint64_t blocks = kSpareBlocks;
+    std::uint64_t files = kSpareFiles;
+    for (const auto& [path, node] : wanted_) {
+      if (is_needed(node)) {
+        blocks += node.entry.size / room.f_frsize + 2;
+        ++files;
+      }
+    }
+    return own.st_dev != home.st_dev && (blocks > room.f_bfree || files > room.f_ffree);
+  }
+
+  Error damaged(const std::string& path) const {
+    return Error{Code::kInvalid, 0,
+                 "the snapshot " + snapshot_.id + " is damaged: '" + path + "' has changed",
+                 "nothing was restored"};
+  }
+
+  Status check_files() {
+    for (const auto& [path, node] : wanted_) {
+      if (!is_needed(node)) {
+        continue;
+      }
+      CARREL_ASSIGN(const UniqueFd layer, store_.open_layer(node.layer));
+      CARREL_ASSIGN(const UniqueFd top, open_at(layer.get(), "tree", O_RDONLY | O_DIRECTORY));
+      CARREL_ASSIGN(const ContentHash hash, hash_synced(top.get(), node.entry.path));
+      if (hash != node.entry.hash) {
+        return damaged(path);
+      }
+    }
+    return {};
+  }
+
+  Status stage_files() {
+    for (const auto& [path, node] : wanted_) {
+      if (is_needed(node)) {
+        CARREL_TRY(stage_file(path, node));
+      }
+    }
+    return ::syncfs(stage_.get()) == 0 ? Status{} : Status{system_error("sync the workspace")};
+  }
+
+  // What will be made anew under its name.
+  Status remove_replaced() {
+    for (const auto& [path, node] : now_) {
+      const auto wanted = wanted_.find(path);
+      if (wanted == wanted_.end() || node.entry.kind == EntryKind::kDirectory ||
+          (node.entry.kind == EntryKind::kFile && is_there(wanted->second))) {
+        continue;
+      }
+      const auto [parent, name] = split_path(path);
+      CARREL_ASSIGN(const UniqueFd directory, open_below(top_.get(), parent, O_PATH | O_DIRECTORY));
+      if (::unlinkat(directory.get(), name.c_str(), 0) != 0 && errno != ENOENT) {
+        return restore_error(path);
+      }
+    }
+    return {};
+  }
+
   Status stage_file(const std::string& path, const TreeNode& node) {
     CARREL_ASSIGN(const UniqueFd contents, open_contents(store_, workspace_, node));
+    const FilesAs owner(owner_, owners());
     CARREL_ASSIGN(const UniqueFd copy, open_at(stage_.get(), std::to_string(staged_.size()),
                                                O_WRONLY | O_CREAT | O_EXCL, 0600));
     CARREL_ASSIGN(const ContentHash hash, copy_hashed(contents.get(), copy.get(), path));
     if (hash != node.entry.hash) {
-      return Error{Code::kInvalid, 0,
-                   "the snapshot " + snapshot_.id + " is damaged: '" + path + "' has changed",
-                   "nothing was restored"};
+      return damaged(path);
     }
-    struct stat top{};
-    if (::fstat(top_.get(), &top) != 0 ||
-        (top.st_uid != ::geteuid() && ::fchown(copy.get(), top.st_uid, top.st_gid) != 0) ||
+    CARREL_TRY(write_attributes(copy.get(), node.entry.attributes, path));
+    if ((owner_.st_uid != ::geteuid() &&
+         ::fchown(copy.get(), owner_.st_uid, owner_.st_gid) != 0) ||
         ::fchmod(copy.get(), node.entry.mode) != 0) {
       return restore_error(path);
     }
@@ -158,16 +280,15 @@ class Restorer {
   }
 
   Status give_away(int dir, const char* name, const std::string& path) {
-    struct stat top{};
-    if (::fstat(top_.get(), &top) != 0 ||
-        (top.st_uid != ::geteuid() &&
-         ::fchownat(dir, name, top.st_uid, top.st_gid, AT_SYMLINK_NOFOLLOW) != 0)) {
+    if (owner_.st_uid != ::geteuid() &&
+        ::fchownat(dir, name, owner_.st_uid, owner_.st_gid, AT_SYMLINK_NOFOLLOW) != 0) {
       return restore_error(path);
     }
     return {};
   }
 
   Status make_directory(int parent, const std::string& name, const std::string& path) {
+    const FilesAs owner(owner_, owners());
     if (::mkdirat(parent, name.c_str(), 0700) != 0) {
       return errno == EEXIST ? Status{} : Status{restore_error(path)};
     }
@@ -176,6 +297,7 @@ class Restorer {
 
   Status move(const std::string& staged, int parent, const std::string& name,
               const std::string& path) {
+    const FilesAs owner(owner_, owners());
     return ::renameat(stage_.get(), staged.c_str(), parent, name.c_str()) == 0
                ? Status{}
                : Status{restore_error(path)};
@@ -187,6 +309,7 @@ class Restorer {
     if (::fchmod(file.get(), entry.mode) != 0) {
       return restore_error(path);
     }
+    CARREL_TRY(write_attributes(file.get(), entry.attributes, path));
     return set_times(file.get(), entry.mtime_ns, path);
   }
 
@@ -201,8 +324,11 @@ class Restorer {
   Status make(int parent, const std::string& name, const std::string& path, const TreeEntry& entry,
               Make make_it) {
     ::unlinkat(stage_.get(), "link", 0);
-    if (make_it() != 0) {
-      return restore_error(path);
+    {
+      const FilesAs owner(owner_, owners());
+      if (make_it() != 0) {
+        return restore_error(path);
+      }
     }
     if (entry.kind != EntryKind::kFile) {
       CARREL_TRY(give_away(stage_.get(), "link", path));
@@ -216,11 +342,14 @@ class Restorer {
   WorkspaceStore& store_;
   const WorkspaceRow& workspace_;
   const SnapshotRow& snapshot_;
+  bool shown_;  // its files are in a sandbox's memory
+  struct stat owner_{};
   UniqueFd directory_;
   UniqueFd top_;
   UniqueFd stage_;
   Tree now_;
   Tree wanted_;
+  bool late_ = false;  // there is room only when the old files are gone
   std::vector<std::string> staged_;  // the paths of the files in stage/, by their number there
 };
 
@@ -262,9 +391,9 @@ Status carry_out(WorkspaceStore& store, const WorkspaceRow& workspace,
 Status restore_snapshot(WorkspaceStore& store, const WorkspaceRow& workspace,
                         const SnapshotRow& snapshot, Writers& writers) {
   CARREL_TRY(writers.freeze());
-  const Status done = carry_out(store, workspace, snapshot);
+  Status done = carry_out(store, workspace, snapshot);
   writers.thaw();
-  return done;
+  return done.ok() ? done : Status{with_hint(std::move(done.error()))};
 }
 
 Status finish_restore(WorkspaceStore& store, const WorkspaceRow& workspace, Writers& writers) {

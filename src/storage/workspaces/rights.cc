@@ -1,7 +1,9 @@
 #include "storage/workspaces/rights.h"
 
 #include <fcntl.h>
+#include <linux/securebits.h>
 #include <sched.h>
+#include <sys/fsuid.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -25,6 +27,24 @@ void gain_rights_over_own_files() {
   (void)write_value_at(AT_FDCWD, "/proc/self/setgroups", "deny");
   (void)write_value_at(AT_FDCWD, "/proc/self/gid_map", map(group));
   (void)write_value_at(AT_FDCWD, "/proc/self/uid_map", map(user));
+}
+
+FilesAs::FilesAs(const struct stat& owner, Owners owners) {
+  if (owners == Owners::kAny || ::geteuid() != 0) {
+    return;
+  }
+  const int bits = ::prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
+  ::prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0);
+  ::setfsgid(owner.st_gid);
+  ::setfsuid(owner.st_uid);
+  changed_ = true;
+}
+
+FilesAs::~FilesAs() {
+  if (changed_) {
+    ::setfsuid(::geteuid());
+    ::setfsgid(::getegid());
+  }
 }
 
 }  // namespace carrel::storage

@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/files.h"
 #include "storage/state.h"
 #include "storage/workspaces/taking.h"
 
@@ -29,7 +28,10 @@ Result<Before> look_before(WorkspaceStore& store, const WorkspaceRow& workspace,
     return before;
   }
   CARREL_ASSIGN(const SnapshotRow head, store.find_snapshot("", workspace.head));
-  before.index = read_index(directory, "index", head.id);
+  // In memory a write through a mapping changes no time: no evidence is kept of that.
+  if (!store.is_shown(workspace.name)) {
+    before.index = read_index(directory, "index", head.id);
+  }
   before.layers = head.layers;
   if (!before.index.snapshot.empty()) {
     return before;
@@ -83,12 +85,16 @@ class Standstill {
 Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& workspace,
                                   const std::string& name, Writers& writers) {
   CARREL_ASSIGN(const UniqueFd directory, store.open_directory(workspace));
-  CARREL_ASSIGN(const UniqueFd tree, open_at(directory.get(), "tree", O_RDONLY | O_DIRECTORY));
+  CARREL_ASSIGN(const UniqueFd tree, store.open_tree(workspace));
+  const bool shown = store.is_shown(workspace.name);
   CARREL_ASSIGN(Before before, look_before(store, workspace, directory.get()));
   CARREL_ASSIGN(const WorkspaceStore::Draft draft, store.make_layer());
   CARREL_ASSIGN(Standstill standstill, Standstill::begin(writers));
   LayerRequest request{tree.get(), workspace.form, before.index, draft.tree.get(),
                        [&] { standstill.end(); }};
+  if (shown) {
+    request.without.insert(kStageInTree);
+  }
   auto taken = take_layer(request);
   if (!taken.ok()) {
     standstill.end();
@@ -113,7 +119,9 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
   }
   CARREL_TRY(store.records().add_snapshot(row));
   taken->index.snapshot = row.id;
-  (void)write_index(directory.get(), "index", taken->index);
+  if (!shown) {
+    (void)write_index(directory.get(), "index", taken->index);
+  }
   return row;
 }
 

@@ -30,8 +30,7 @@ Status take(WorkspaceStore& store, const WorkspaceSource& source,
 Status fill(WorkspaceStore& store, const WorkspaceRow& row, const SnapshotRow& snapshot) {
   CARREL_TRY(store.records().set_restoring(row.name, snapshot.id));
   CARREL_TRY(store.records().add_snapshot(snapshot));
-  CARREL_ASSIGN(const UniqueFd directory, store.open_directory(row));
-  CARREL_ASSIGN(const UniqueFd lock, store.lock(directory));
+  CARREL_ASSIGN(const UniqueFd lock, store.lock(row));
   CARREL_ASSIGN(const WorkspaceRow now, store.find(row.name));
   NoWriters nobody;  // has it yet
   return finish_restore(store, now, nobody);
@@ -53,7 +52,10 @@ Result<WorkspaceRow> copy_workspace(WorkspaceStore& store, WorkspaceRow row,
     store.drop_layer(draft);
     return copied.error();
   }
-  CARREL_TRY(store.records().add(row));
+  if (Status made = store.make(row); !made.ok()) {
+    store.drop_layer(draft);
+    return made.error();
+  }
   if (Status filled = fill(store, row, snapshot); !filled.ok()) {
     (void)store.remove(row.name);
     return filled.error();

@@ -56,11 +56,20 @@ class Taker {
         old.opaque != now.opaque || old.size != now.size || old.mtime_ns != now.mtime_ns) {
       return changed(now);
     }
-    if (now.kind != EntryKind::kFile) {
+    if (now.kind != EntryKind::kFile && now.kind != EntryKind::kDirectory) {
       return {};
     }
     now.hash = old.hash;
-    if (is_certain(old, now, request_.before.began_ns)) {
+    now.attributes = old.attributes;
+    const bool same = has_same_attributes(old, now, request_.before.began_ns);
+    if (same && (now.kind != EntryKind::kFile || is_certain(old, now, request_.before.began_ns))) {
+      return {};
+    }
+    CARREL_ASSIGN(now.attributes, attributes_below(request_.tree, now.path));
+    if (now.attributes != old.attributes) {
+      return changed(now);
+    }
+    if (now.kind != EntryKind::kFile) {
       return {};
     }
     CARREL_ASSIGN(const ContentHash hash, hash_synced(request_.tree, now.path));

@@ -28,6 +28,7 @@ struct TreeEntry {
   std::string target;
   // A directory that hides the one of the same name in the layers below instead of adding to it.
   bool opaque = false;
+  std::string attributes = {};  // of a file or a directory, see attributes.h; a walk leaves it empty
 };
 
 // What else the file system says of a name: enough to tell that it is as it was.

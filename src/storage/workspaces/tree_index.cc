@@ -16,8 +16,9 @@ namespace carrel::storage {
 
 namespace {
 
-constexpr std::string_view kMagic = "carrel-index 1\n";
+constexpr std::string_view kMagic = "carrel-index 2\n";
 constexpr std::uint8_t kOpaque = 1;
+constexpr std::int64_t kCoarseNs = 20'000'000;
 
 // Writes into a text that is large enough from the start: there are many small pieces.
 class Out {
@@ -91,16 +92,21 @@ Error damaged() { return Error{Code::kInvalid, 0, "the index of the workspace is
 }  // namespace
 
 bool is_certain(const ScannedEntry& before, const ScannedEntry& now, std::int64_t began_ns) {
-  constexpr std::int64_t kCoarseNs = 20'000'000;
   return before.kind == EntryKind::kFile && before.kind == now.kind && before.size == now.size &&
          before.mtime_ns == now.mtime_ns && before.evidence == now.evidence &&
          now.evidence.ctime_ns < began_ns - kCoarseNs && now.mtime_ns < began_ns - kCoarseNs;
 }
 
+bool has_same_attributes(const ScannedEntry& before, const ScannedEntry& now,
+                         std::int64_t began_ns) {
+  return before.kind == now.kind && before.evidence == now.evidence &&
+         now.evidence.ctime_ns < began_ns - kCoarseNs;
+}
+
 std::string index_to_bytes(const TreeIndex& index) {
   std::size_t most = kMagic.size() + index.snapshot.size() + 64;
   for (const ScannedEntry& entry : index.entries) {
-    most += entry.path.size() + entry.target.size() + 96;
+    most += entry.path.size() + entry.target.size() + entry.attributes.size() + 100;
   }
   Out out(most);
   out.raw(kMagic);
@@ -118,6 +124,7 @@ std::string index_to_bytes(const TreeIndex& index) {
     out.number(entry.evidence.ctime_ns);
     out.text(entry.target);
     out.number(entry.hash);
+    out.text(entry.attributes);
   }
   out.number(checksum(out.written()));
   return out.take();
@@ -153,6 +160,7 @@ Result<TreeIndex> index_from_bytes(std::string_view bytes) {
     entry.evidence.ctime_ns = in.number<std::int64_t>();
     entry.target = in.text();
     entry.hash = in.number<ContentHash>();
+    entry.attributes = in.text();
   }
   if (!in.ok() || !in.at_end()) {
     return damaged();

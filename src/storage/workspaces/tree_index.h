@@ -21,6 +21,10 @@ struct TreeIndex {
 // after it without another time.
 bool is_certain(const ScannedEntry& before, const ScannedEntry& now, std::int64_t began_ns);
 
+// Whether a file or directory is certain to have the attributes that it had.
+bool has_same_attributes(const ScannedEntry& before, const ScannedEntry& now,
+                         std::int64_t began_ns);
+
 std::string index_to_bytes(const TreeIndex& index);
 // kInvalid when the bytes are no whole index.
 Result<TreeIndex> index_from_bytes(std::string_view bytes);

@@ -29,6 +29,10 @@ inline constexpr std::uint64_t kMaxTreeBytes = 256ULL << 30;
 inline constexpr std::size_t kMaxTreeDepth = 512;
 inline constexpr std::size_t kMaxTreePath = 4000;
 
+// Where a restore puts what it is about to move into place, in a tree that has nothing beside it. No
+// part of the tree.
+inline constexpr char kStageInTree[] = ".carrel-restore";
+
 struct ScanOptions {
   std::set<std::string> without = {};  // paths that are left out, with everything below them
   std::size_t expected = 0;            // about how many entries there are; a guess costs time only

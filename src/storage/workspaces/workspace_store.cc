@@ -14,6 +14,8 @@
 #include "base/files.h"
 #include "base/sha256.h"
 #include "storage/state.h"
+#include "storage/workspaces/disk_image.h"
+#include "storage/workspaces/stand_in.h"
 
 namespace carrel::storage {
 
@@ -83,6 +85,12 @@ Error no_such_workspace(const std::string& name) {
   return Error{Code::kNotFound, 0, "Workspace " + name + " not found", "see 'carrel workspace ls'"};
 }
 
+Error not_mounted(const WorkspaceRow& row, Error error) {
+  error.message = "open the workspace '" + row.name + "': " + error.message;
+  error.hint = "it has a file system of its own, for which root needs ext4 and loop devices";
+  return error;
+}
+
 }  // namespace
 
 Result<WorkspaceStore> WorkspaceStore::open(const Home& home) {
@@ -101,19 +109,97 @@ Result<WorkspaceRow> WorkspaceStore::find(const std::string& name) {
   return *row;
 }
 
+// It is made under another name, which nobody sweeps away as long as it is open.
+Status WorkspaceStore::make(const WorkspaceRow& row) {
+  const std::string draft = "." + random_hex(16);
+  UniqueFd place;
+  {
+    CARREL_ASSIGN(const Held held, Held::take(workspaces_.get(), LOCK_SH));
+    CARREL_ASSIGN(place, open_place(draft));
+    CARREL_TRY(lock_whole(place.get(), LOCK_EX | LOCK_NB, "a new workspace is in use"));
+  }
+  Status made;
+  if (row.disk_bytes != 0) {
+    auto top = make_disk(place.get(), row.disk_bytes);
+    if (top.ok()) {
+      opened_ = {row.name, std::move(top.value())};
+    } else if (top.error().code != Code::kUnsupported) {  // else its guest watches it
+      made = top.error();
+    }
+  }
+  CARREL_ASSIGN(const Held held, Held::take(workspaces_.get(), LOCK_EX));
+  if (made.ok()) {
+    made = adopt(draft, row);
+  }
+  if (!made.ok()) {
+    opened_ = {};
+    (void)remove_tree_at(workspaces_.get(), draft);
+  }
+  return made;
+}
+
+// Gives it its name and its row.
+Status WorkspaceStore::adopt(const std::string& draft, const WorkspaceRow& row) {
+  CARREL_ASSIGN(const std::optional<WorkspaceRow> taken, records_.find(row.name));
+  if (taken.has_value()) {
+    return Error{Code::kConflict, 0, "there is already a workspace '" + row.name + "'", {}};
+  }
+  // CRITICAL: what is left of one whose removal was interrupted is nobody's.
+  CARREL_TRY(discard(row.name));
+  if (::renameat(workspaces_.get(), draft.c_str(), workspaces_.get(), row.name.c_str()) != 0 ||
+      ::fsync(workspaces_.get()) != 0) {
+    return system_error("make the workspace '" + row.name + "'");
+  }
+  Status added = records_.add(row);
+  if (!added.ok()) {
+    (void)discard(row.name);
+  }
+  return added;
+}
+
 Result<WorkspaceRow> WorkspaceStore::ensure(const WorkspaceRow& wanted) {
-  CARREL_ASSIGN(const Held held, Held::take(workspaces_.get(), LOCK_SH));
-  if (Status added = records_.add(wanted); !added.ok() && added.error().code != Code::kConflict) {
-    return added.error();
+  CARREL_ASSIGN(const std::optional<WorkspaceRow> known, records_.find(wanted.name));
+  if (known.has_value()) {
+    return *known;
+  }
+  if (Status made = make(wanted); !made.ok() && made.error().code != Code::kConflict) {
+    return made.error();
   }
   CARREL_ASSIGN(const WorkspaceRow row, find(wanted.name));
   CARREL_TRY(open_directory(row));
   return row;
 }
 
-Result<UniqueFd> WorkspaceStore::open_directory(const WorkspaceRow& row) {
+Result<UniqueFd> WorkspaceStore::open_place(const std::string& name) {
   // As root, whoever makes a fork's overlay has an id in it that is not root's.
-  CARREL_ASSIGN(UniqueFd directory, open_private(workspaces_.get(), row.name, 0711));
+  return open_private(workspaces_.get(), name, 0711);
+}
+
+Result<UniqueFd> WorkspaceStore::mount(const WorkspaceRow& row) {
+  CARREL_ASSIGN(const UniqueFd place, open_place(row.name));
+  if (!has_disk(place.get())) {
+    return UniqueFd();
+  }
+  if (row.form == TreeForm::kUpper) {
+    CARREL_TRY(open_private(place.get(), "stage"));
+    CARREL_TRY(open_private(place.get(), "mount"));
+  }
+  auto mount = mount_disk(place.get());
+  return mount.ok() ? std::move(mount) : Result<UniqueFd>(not_mounted(row, mount.error()));
+}
+
+Result<UniqueFd> WorkspaceStore::open_directory(const WorkspaceRow& row) {
+  CARREL_ASSIGN(UniqueFd directory, open_place(row.name));
+  if (has_disk(directory.get())) {
+    if (opened_.name != row.name) {
+      auto top = open_disk(directory.get());
+      if (!top.ok()) {
+        return not_mounted(row, top.error());
+      }
+      opened_ = {row.name, std::move(top.value())};
+    }
+    CARREL_ASSIGN(directory, open_at(opened_.top.get(), ".", O_RDONLY | O_DIRECTORY));
+  }
   CARREL_TRY(open_private(directory.get(), "stage"));
   CARREL_TRY(make_owned(directory.get(), "tree"));
   if (row.form == TreeForm::kUpper) {
@@ -122,14 +208,23 @@ Result<UniqueFd> WorkspaceStore::open_directory(const WorkspaceRow& row) {
   return directory;
 }
 
-Result<UniqueFd> WorkspaceStore::lock(const UniqueFd& directory) {
+Result<UniqueFd> WorkspaceStore::open_tree(const WorkspaceRow& row) {
+  if (is_shown(row.name)) {
+    return open_at(shown_.top.get(), ".", O_RDONLY | O_DIRECTORY);
+  }
+  CARREL_ASSIGN(const UniqueFd directory, open_directory(row));
+  return open_at(directory.get(), "tree", O_RDONLY | O_DIRECTORY);
+}
+
+Result<UniqueFd> WorkspaceStore::lock(const WorkspaceRow& row) {
+  CARREL_ASSIGN(const UniqueFd directory, open_place(row.name));
   CARREL_ASSIGN(UniqueFd file, open_at(directory.get(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
   CARREL_TRY(lock_whole(file.get(), LOCK_EX, ""));
   return file;
 }
 
 Result<UniqueFd> WorkspaceStore::use(const WorkspaceRow& row, Sharing sharing) {
-  CARREL_ASSIGN(const UniqueFd directory, open_directory(row));
+  CARREL_ASSIGN(const UniqueFd directory, open_place(row.name));
   CARREL_ASSIGN(UniqueFd file, open_at(directory.get(), "use", O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
   const int how = (sharing == Sharing::kShared ? LOCK_SH : LOCK_EX) | LOCK_NB;
   const std::string taken = "the workspace '" + row.name + "' is in use";
@@ -243,6 +338,10 @@ Status WorkspaceStore::clear_stage(const UniqueFd& directory) {
 
 // What somebody who was killed left beside a tree, unless somebody else is at work there.
 Status WorkspaceStore::sweep_workspace(const WorkspaceRow& row) {
+  CARREL_ASSIGN(const UniqueFd place, open_place(row.name));
+  if (has_disk(place.get())) {
+    return {};  // whoever uses it next sees to that: to mount them all would take long
+  }
   CARREL_ASSIGN(const UniqueFd directory, open_directory(row));
   CARREL_ASSIGN(const UniqueFd file,
                 open_at(directory.get(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
@@ -250,7 +349,18 @@ Status WorkspaceStore::sweep_workspace(const WorkspaceRow& row) {
     return {};
   }
   ::unlinkat(directory.get(), "index.new", 0);
-  return clear_stage(directory);
+  CARREL_TRY(clear_stage(directory));
+  if (stands_for(*this, row.name).has_value()) {
+    return {};
+  }
+  // As it is under the lock. Of a sandbox that never had a snapshot nothing is left.
+  CARREL_ASSIGN(const WorkspaceRow now, find(row.name));
+  const bool was = ::faccessat(place.get(), "box", F_OK, 0) == 0;
+  if (was && now.head.empty() && now.restoring.empty()) {
+    CARREL_TRY(records_.remove(row.name));
+    return discard(row.name);
+  }
+  return settle_stand_in(*this, now);
 }
 
 Status WorkspaceStore::sweep() {
@@ -276,8 +386,11 @@ Status WorkspaceStore::sweep() {
   CARREL_ASSIGN(const std::vector<std::string> workspaces, list_directory(workspaces_.get()));
   for (const std::string& name : workspaces) {
     CARREL_ASSIGN(const std::optional<WorkspaceRow> row, records_.find(name));
-    CARREL_TRY(row.has_value() ? sweep_workspace(*row)
-                               : remove_tree_at(workspaces_.get(), name));
+    if (row.has_value()) {
+      CARREL_TRY(sweep_workspace(*row));
+    } else if (!is_locked(workspaces_.get(), name)) {  // else it is about to be one
+      CARREL_TRY(remove_tree_at(workspaces_.get(), name));
+    }
   }
   return {};
 }
@@ -286,6 +399,7 @@ Status WorkspaceStore::remove(const std::string& name) {
   {
     CARREL_ASSIGN(const Held held, Held::take(workspaces_.get(), LOCK_EX));
     CARREL_TRY(records_.remove(name));
+    opened_ = {};
     CARREL_TRY(discard(name));
   }
   return sweep();

@@ -20,6 +20,9 @@ namespace carrel::storage {
 //   workspaces/NAME/lock    held by whoever takes a snapshot, restores one or removes the workspace
 //   workspaces/NAME/use     held by whoever runs in it and has no row of its own; shared or not
 //   workspaces/NAME/stage   what a restore is about to move into place
+//   workspaces/NAME/disk    where it has a file system of its own: that, see disk_image.h; `tree`,
+//                           `work`, `index` and `stage` are in it then
+//   workspaces/NAME/mount   and where it is put for a fork's overlay
 //   layers/ID/tree          the files of a layer
 //   layers/ID/changes       its list, see changes.h; layers are never written to again
 //
@@ -33,11 +36,23 @@ class WorkspaceStore {
 
   // The workspace of that name; kNotFound.
   Result<WorkspaceRow> find(const std::string& name);
-  // Makes one, with its directories, unless there is one.
+  // Makes one; kConflict when there is one of that name. One with a size gets a file system of its
+  // own where that can be had.
+  Status make(const WorkspaceRow& row);
+  // Makes one unless there is one.
   Result<WorkspaceRow> ensure(const WorkspaceRow& wanted);
-  // The directory of a workspace that has a row; what is missing in it is made.
+  // The directory that has the tree of a workspace; what is missing in it is made.
   Result<UniqueFd> open_directory(const WorkspaceRow& row);
-  Result<UniqueFd> lock(const UniqueFd& directory);
+  // The tree itself: that of the directory, or what was shown.
+  Result<UniqueFd> open_tree(const WorkspaceRow& row);
+  // From now on the files of a workspace are those of this directory, in the memory of a sandbox.
+  void show(const std::string& name, UniqueFd tree) { shown_ = {name, std::move(tree)}; }
+  [[nodiscard]] bool is_shown(const std::string& name) const { return shown_.name == name; }
+  // What it has that is not part of its tree: locks and marks.
+  Result<UniqueFd> open_place(const std::string& name);
+  // Its file system as a mount that is nowhere; not valid if it has none of its own.
+  Result<UniqueFd> mount(const WorkspaceRow& row);
+  Result<UniqueFd> lock(const WorkspaceRow& row);
   enum class Sharing { kAlone, kShared };
   // The mark of somebody who runs in it, for as long as it is open. kConflict.
   Result<UniqueFd> use(const WorkspaceRow& row, Sharing sharing);
@@ -73,6 +88,7 @@ class WorkspaceStore {
   explicit WorkspaceStore(const Home& home, WorkspaceRecords records)
       : home_(&home), records_(std::move(records)) {}
 
+  Status adopt(const std::string& draft, const WorkspaceRow& row);
   Status discard(const std::string& name);
   Status sweep_workspace(const WorkspaceRow& row);
 
@@ -81,6 +97,13 @@ class WorkspaceStore {
   // Each is locked for the moment in which something in it has no row or lock of its own yet.
   UniqueFd workspaces_;
   UniqueFd layers_;
+  // The last file system that was opened, which stays mounted for the next call.
+  struct Opened {
+    std::string name;
+    UniqueFd top;
+  };
+  Opened opened_;
+  Opened shown_;
 };
 
 }  // namespace carrel::storage

@@ -1,0 +1,256 @@
+#include "storage/workspaces/disk_image.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/files.h"
+#include "kernel/image_mount.h"
+
+namespace carrel::storage {
+
+namespace {
+
+constexpr std::uint64_t kBlock = 4096;
+constexpr std::uint64_t kInodeSize = 256;  // smaller ones have no nanoseconds
+constexpr std::uint64_t kGroupBlocks = 32768;
+constexpr std::uint64_t kLargest = 4ULL << 40;
+constexpr char kDraft[] = "disk.new";
+constexpr int kImageFd = 3;
+
+// Everything that its own settings would say is said here.
+constexpr char kFeatures[] =
+    "none,has_journal,ext_attr,dir_index,filetype,extent,flex_bg,sparse_super,large_file,huge_file,"
+    "metadata_csum,dir_nlink,extra_isize";
+constexpr char kExtended[] = "nodiscard,lazy_itable_init=1,lazy_journal_init=1";
+
+Error not_here(const std::string& why) {
+  return Error{Code::kUnsupported, 0, "make a file system for a workspace: " + why, {}};
+}
+
+std::string find_mke2fs() {
+  for (const char* path : {"/usr/sbin/mke2fs", "/sbin/mke2fs", "/usr/local/sbin/mke2fs"}) {
+    if (::access(path, X_OK) == 0) {
+      return path;
+    }
+  }
+  return {};
+}
+
+// As a percentage with three digits behind the point.
+std::string percent_of(std::uint64_t part, std::uint64_t whole) {
+  const std::uint64_t thousandths = part * 100'000 / whole;
+  std::string digits = std::to_string(thousandths % 1000);
+  digits.insert(0, 3 - digits.size(), '0');
+  return std::to_string(thousandths / 1000) + "." + digits;
+}
+
+std::vector<std::string> words_for(const std::string& program, const DiskShape& shape) {
+  return {program, "-q", "-F", "-b", std::to_string(kBlock), "-I", std::to_string(kInodeSize), "-N",
+          std::to_string(shape.inodes), "-m", percent_of(shape.reserved_blocks, shape.blocks), "-J",
+          "size=" + std::to_string(shape.journal_blocks * kBlock >> 20), "-O", kFeatures, "-E",
+          kExtended, "/proc/self/fd/" + std::to_string(kImageFd), std::to_string(shape.blocks)};
+}
+
+// Writes an empty file system of that shape to a file that is all zero.
+Status run_mke2fs(int image, const DiskShape& shape) {
+  const std::string program = find_mke2fs();
+  if (program.empty()) {
+    return not_here("this host has no mke2fs");
+  }
+  std::vector<std::string> words = words_for(program, shape);
+  std::vector<char*> arguments;
+  for (std::string& word : words) {
+    arguments.push_back(word.data());
+  }
+  arguments.push_back(nullptr);
+  std::array<char, 32> no_settings{"MKE2FS_CONFIG=/dev/null"};
+  std::array<char*, 2> environment = {no_settings.data(), nullptr};
+  CARREL_ASSIGN(const UniqueFd null, open_at(AT_FDCWD, "/dev/null", O_RDWR));
+  const pid_t child = ::fork();
+  if (child < 0) {
+    return system_error("start mke2fs");
+  }
+  if (child == 0) {
+    for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+      if (::dup2(null.get(), standard) < 0) {
+        ::_exit(127);
+      }
+    }
+    if (::fcntl(image, F_SETFD, 0) == 0 && (image == kImageFd || ::dup2(image, kImageFd) >= 0)) {
+      ::execve(program.c_str(), arguments.data(), environment.data());
+    }
+    ::_exit(127);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? Status{}
+                                                       : Status{not_here("mke2fs has failed")};
+}
+
+// What is not a hole in one file, at the same place in the other.
+Status copy_data(int from, int to, off_t size) {
+  std::vector<char> buffer(1U << 18);
+  off_t at = 0;
+  while ((at = ::lseek(from, at, SEEK_DATA)) >= 0) {
+    const off_t end = std::min(::lseek(from, at, SEEK_HOLE), size);
+    while (at < end) {
+      const auto wanted = std::min(buffer.size(), static_cast<std::size_t>(end - at));
+      const ssize_t n = ::pread(from, buffer.data(), wanted, at);
+      if (n <= 0 || ::pwrite(to, buffer.data(), static_cast<std::size_t>(n), at) != n) {
+        return system_error("write the file system of a workspace");
+      }
+      at += n;
+    }
+  }
+  return errno == ENXIO ? Status{} : Status{system_error("write the file system of a workspace")};
+}
+
+// It is made in memory: mke2fs waits for the disk at every step.
+Status format(int file, const DiskShape& shape) {
+  const auto bytes = static_cast<off_t>(shape.blocks * kBlock);
+  const UniqueFd image(::memfd_create("disk", MFD_CLOEXEC));
+  if (!image.valid() || ::ftruncate(image.get(), bytes) != 0) {
+    return not_here("there is no such large file in memory");
+  }
+  CARREL_TRY(run_mke2fs(image.get(), shape));
+  return copy_data(image.get(), file, bytes);
+}
+
+// CRITICAL: what was set aside has to stay, also when it is written again. File systems that write
+// every block elsewhere do not promise that; btrfs does if it is told for an empty file.
+Status keep_in_place(int file) {
+  constexpr unsigned kXfs = 0x58465342;
+  struct statfs info{};
+  if (::fstatfs(file, &info) != 0) {
+    return system_error("look at the room for a workspace");
+  }
+  const auto type = static_cast<unsigned>(info.f_type);
+  if (type == EXT4_SUPER_MAGIC || type == kXfs) {
+    return {};
+  }
+  unsigned flags = 0;
+  if (type != BTRFS_SUPER_MAGIC || ::ioctl(file, FS_IOC_GETFLAGS, &flags) != 0) {
+    return not_here("its place is not ext4, xfs or btrfs");
+  }
+  flags |= FS_NOCOW_FL;
+  return ::ioctl(file, FS_IOC_SETFLAGS, &flags) == 0
+             ? Status{}
+             : Status{not_here("btrfs would write it elsewhere each time")};
+}
+
+// Whether the file may have so much of the host's room.
+Status check_room(int directory, std::uint64_t bytes) {
+  struct statfs info{};
+  if (::fstatfs(directory, &info) != 0) {
+    return system_error("look at the room for a workspace");
+  }
+  const std::uint64_t room =
+      static_cast<std::uint64_t>(info.f_bavail) * static_cast<std::uint64_t>(info.f_bsize);
+  return room / 2 >= bytes ? Status{} : Status{not_here("the host has not twice its size free")};
+}
+
+Status fill_draft(int directory, const DiskShape& shape) {
+  const std::uint64_t bytes = shape.blocks * kBlock;
+  CARREL_TRY(check_room(directory, bytes));
+  CARREL_ASSIGN(const UniqueFd file, open_at(directory, kDraft, O_RDWR | O_CREAT | O_EXCL, 0600));
+  CARREL_TRY(keep_in_place(file.get()));
+  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
+    return not_here("there is no such large file");
+  }
+  CARREL_TRY(format(file.get(), shape));
+  // CRITICAL: a write of the workload's that finds no room on the host would be lost after it was
+  // taken. All of the room is there beforehand.
+  if (::fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
+    return not_here("its room cannot be set aside");
+  }
+  return ::fsync(file.get()) == 0 ? Status{} : Status{system_error("sync a workspace")};
+}
+
+// That it can be mounted is known only when it was.
+Result<UniqueFd> open_draft(int directory) {
+  auto mount = kernel::mount_image(directory, kDraft);
+  if (!mount.ok()) {
+    return not_here(mount.error().to_string());
+  }
+  // As root, whoever makes a fork's overlay has an id in it that is not root's.
+  CARREL_ASSIGN(UniqueFd top, open_at(mount->get(), ".", O_RDONLY | O_DIRECTORY));
+  if (::fchmod(top.get(), 0711) != 0 || ::unlinkat(top.get(), "lost+found", AT_REMOVEDIR) != 0) {
+    return system_error("prepare the file system of a workspace");
+  }
+  return top;
+}
+
+Result<UniqueFd> make_draft(int directory, const DiskShape& shape) {
+  CARREL_TRY(fill_draft(directory, shape));
+  CARREL_ASSIGN(UniqueFd top, open_draft(directory));
+  if (::renameat(directory, kDraft, directory, kDiskFile) != 0) {
+    return system_error("keep the file system of a workspace");
+  }
+  return top;
+}
+
+}  // namespace
+
+DiskShape shape_of_disk(std::uint64_t bytes) {
+  constexpr std::uint64_t kLeastFiles = 1024;
+  constexpr std::uint64_t kMostFiles = 1U << 20;
+  constexpr std::uint64_t kOwnInodes = 32;  // the file system's, and the host's
+  constexpr std::uint64_t kLeastBlocks = 2560;  // for less there is no journal
+  DiskShape shape;
+  const std::uint64_t data = (bytes + kBlock - 1) / kBlock;
+  shape.inodes = std::clamp(data, kLeastFiles, kMostFiles) + kOwnInodes;
+  shape.journal_blocks = bytes >= (256U << 20) ? 2048 : 1024;
+  shape.reserved_blocks = std::max<std::uint64_t>(256, data / 128);
+  const std::uint64_t tables = shape.inodes * kInodeSize / kBlock + 1;
+  const std::uint64_t used = data + shape.journal_blocks + shape.reserved_blocks + tables;
+  // Bitmaps and copies of the descriptors, in each group.
+  const std::uint64_t groups = used / kGroupBlocks + 2;
+  shape.blocks = used + 32 + groups * (8 + groups / 1024);
+  // The kernel keeps a fiftieth, and not more than this, for itself.
+  shape.blocks += std::min<std::uint64_t>(shape.blocks / 49 + 1, 4096);
+  if (shape.blocks < kLeastBlocks) {
+    shape.reserved_blocks += kLeastBlocks - shape.blocks;
+    shape.blocks = kLeastBlocks;
+  }
+  return shape;
+}
+
+Result<UniqueFd> make_disk(int directory, std::uint64_t bytes) {
+  if (::geteuid() != 0) {
+    return not_here("that takes root");
+  }
+  if (bytes == 0 || bytes > kLargest) {
+    return not_here("it has no size for that");
+  }
+  Result<UniqueFd> made = make_draft(directory, shape_of_disk(bytes));
+  if (!made.ok()) {
+    ::unlinkat(directory, kDraft, 0);
+  }
+  return made;
+}
+
+bool has_disk(int directory) { return ::faccessat(directory, kDiskFile, F_OK, 0) == 0; }
+
+Result<UniqueFd> mount_disk(int directory) { return kernel::mount_image(directory, kDiskFile); }
+
+Result<UniqueFd> open_disk(int directory) {
+  CARREL_ASSIGN(const UniqueFd mount, mount_disk(directory));
+  return open_at(mount.get(), ".", O_RDONLY | O_DIRECTORY);
+}
+
+}  // namespace carrel::storage
