@@ -190,8 +190,7 @@ TEST(ArgsTest, HelpNeedsNoOtherWords) {
 
 TEST(ArgsTest, WhatIsNotBuiltIsRefusedAndNeverIgnored) {
   for (const Words& words :
-       {Words{"create", "--tier", "low"},
-        Words{"code", "--backend", "docker", "-"},
+       {Words{"create", "--tier", "low"}, Words{"code", "--backend", "docker", "-"},
         Words{"run", "--isolation=vm", "x"}}) {
     const auto result = parse(words);
     ASSERT_FALSE(result.ok());

@@ -214,12 +214,13 @@ class Reader {
 
   // Two keys for one thing: which of them holds would depend on their order.
   [[nodiscard]] Status check_network_said_once(const toml::key& key, const Setting& setting) const {
-    for (const auto& [one, other] : {std::pair{"network", "network-enabled"},
-                                     std::pair{"network-enabled", "network"}}) {
+    for (const auto& [one, other] :
+         {std::pair{"network", "network-enabled"}, std::pair{"network-enabled", "network"}}) {
       if (setting.name == one &&
           std::find(given_.begin(), given_.end(), find_setting(other)) != given_.end()) {
-        return config_error(place(key.source()), concat({quote(key.str()), " is given twice: ",
-                                                         key_name(other), " says it already"}));
+        return config_error(
+            place(key.source()),
+            concat({quote(key.str()), " is given twice: ", key_name(other), " says it already"}));
       }
     }
     return {};

@@ -220,8 +220,7 @@ TEST(ConfigTest, ANetworkThatMakesNoSenseIsAnErrorWithItsPlace) {
 }
 
 TEST(ConfigTest, PartsThatAreNotBuiltAreUnavailable) {
-  for (const std::string_view text :
-       {"tier = \"low\"", "use_sandbox = false"}) {
+  for (const std::string_view text : {"tier = \"low\"", "use_sandbox = false"}) {
     const auto result = parse_config(text, "carrel.toml");
     ASSERT_FALSE(result.ok()) << text;
     EXPECT_EQ(result.error().code, Code::kUnavailable) << text;

@@ -84,6 +84,7 @@ Status add_rules(NetworkPolicy& policy, const Given& given, std::string_view lis
 
 std::vector<std::string_view> preset_names() {
   std::vector<std::string_view> names;
+  names.reserve(kPresets.size());
   for (const Preset& preset : kPresets) {
     names.push_back(preset.name);
   }
