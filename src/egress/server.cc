@@ -1,10 +1,12 @@
 #include "egress/server.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "base/files.h"
@@ -34,33 +37,46 @@ constexpr std::chrono::seconds kRequestPatience{10};
 constexpr std::size_t kLargestRequest = 4096;
 constexpr rlim_t kDescriptors = 65'536;
 
+// Where registrations are announced. Bound and listening; the lock says that there is one.
+struct Post {
+  UniqueFd lock;
+  UniqueFd listener;
+};
+
+Result<Post> open_post(const storage::Home& home) {
+  Post post;
+  CARREL_ASSIGN(post.lock, storage::lock_background(home, kProcess));
+  CARREL_ASSIGN(const UniqueFd run, open_at(home.directory(), "run", O_PATH | O_DIRECTORY));
+  post.listener = UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const sockaddr_un address = socket_address(run.get(), kProcess);
+  (void)::unlinkat(run.get(), kProcess, 0);
+  if (!post.listener.valid() ||
+      ::bind(post.listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
+          0 ||
+      ::listen(post.listener.get(), 64) != 0) {
+    return system_error("listen for the sandboxes' registrations");
+  }
+  return post;
+}
+
 class Server {
  public:
-  explicit Server(storage::Home& home) : home_(&home) {}
+  Server(storage::Home& home, UniqueFd listener)
+      : home_(&home), listener_(service_.loop, std::move(listener)) {}
 
   Status open() {
-    CARREL_ASSIGN(lock_, storage::lock_background(*home_, kProcess));
     CARREL_ASSIGN(service_.log, DecisionLog::open(home_->directory()));
     CARREL_TRY(make_registrations(*home_));
-    CARREL_ASSIGN(const UniqueFd run, open_at(home_->directory(), "run", O_PATH | O_DIRECTORY));
-    UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    const sockaddr_un address = socket_address(run.get(), kProcess);
-    (void)::unlinkat(home_->directory(), "run/egress", 0);
-    if (!socket.valid() ||
-        ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-        ::listen(socket.get(), 64) != 0) {
-      return system_error("listen for the sandboxes' registrations");
-    }
-    listener_ = std::make_unique<Watched>(service_.loop, std::move(socket));
     return lock_down(*home_);
   }
 
-  void run() {
+  Status run() {
     spawn(adopt());
     spawn(accept());
     spawn(leave_when_idle());
-    (void)service_.loop.run();
+    CARREL_TRY(service_.loop.run());
     (void)::unlinkat(home_->directory(), "run/egress", 0);
+    return {};
   }
 
  private:
@@ -78,11 +94,11 @@ class Server {
   Task<void> accept() {
     for (;;) {
       UniqueFd client(
-          ::accept4(listener_->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+          ::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (client.valid()) {
         spawn(serve(std::move(client)));
       } else if (errno == EAGAIN) {
-        co_await listener_->readable();
+        co_await listener_.readable();
       } else {
         co_await service_.loop.sleep(in(std::chrono::milliseconds(50)));
       }
@@ -228,9 +244,8 @@ class Server {
   }
 
   storage::Home* home_;
-  UniqueFd lock_;
   Service service_;
-  std::unique_ptr<Watched> listener_;
+  Watched listener_;
   std::map<std::string, std::shared_ptr<Room>> rooms_;
   std::set<std::string> attaching_;
   int busy_ = 0;
@@ -250,22 +265,53 @@ void settle() {
   }
 }
 
+int serve(storage::Home& home, UniqueFd listener) {
+  Server server(home, std::move(listener));
+  Status ended = server.open();
+  if (ended.ok()) {
+    ended = server.run();
+  }
+  return ended.ok() ? 0 : 1;
+}
+
+// Starts the process that does the work, and another one when it died. Whoever asks meanwhile waits
+// at the listener, which stays open. It parses nothing and holds nothing else.
+int supervise(storage::Home& home, Post& post) {
+  constexpr std::chrono::milliseconds kShortest{50};
+  constexpr std::chrono::milliseconds kLongest{5000};
+  constexpr std::chrono::seconds kHealthy{10};
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  auto pause = kShortest;
+  for (;;) {
+    const Deadline begun = Clock::now();
+    const pid_t worker = ::fork();
+    if (worker == 0) {
+      ::_exit(serve(home, std::move(post.listener)));
+    }
+    int status = 0;
+    while (worker > 0 && ::waitpid(worker, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (worker > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+      return 0;  // it had nothing to do any more
+    }
+    pause = Clock::now() - begun > kHealthy ? kShortest : std::min(2 * pause, kLongest);
+    std::this_thread::sleep_for(pause);
+  }
+}
+
 }  // namespace
 
 int run_egress(storage::Home& home, int ready) {
   settle();
-  Server server(home);
-  Status opened = server.open();
-  if (!opened.ok() && opened.error().code != Code::kConflict) {
-    (void)write_all(ready, opened.error().to_string());
+  auto post = open_post(home);
+  if (!post.ok() && post.error().code != Code::kConflict) {
+    (void)write_all(ready, post.error().to_string());
     return 1;
   }
   (void)write_all(ready, "k");
   ::close(ready);
-  if (opened.ok()) {
-    server.run();
-  }
-  return 0;
+  return post.ok() ? supervise(home, post.value()) : 0;
 }
 
 }  // namespace carrel::egress
