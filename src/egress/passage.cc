@@ -16,6 +16,7 @@ namespace carrel::egress {
 namespace {
 
 constexpr std::chrono::seconds kEvidencePatience{10};
+constexpr std::chrono::seconds kSilence{2};
 constexpr std::chrono::milliseconds kRefusalPatience{250};
 constexpr std::chrono::seconds kDialPatience{10};
 constexpr std::size_t kMostAddresses = 4;
@@ -130,6 +131,7 @@ Task<bool> Passage::read_more(Deadline deadline) {
 
 Task<policy::Verdict> Passage::look_at_evidence() {
   const Deadline deadline = in(kEvidencePatience);
+  const Deadline silence = in(kSilence);
   for (;;) {
     const Sniffed sniffed = sniff(first_);
     if (sniffed == Sniffed::kTls) {
@@ -155,7 +157,12 @@ Task<policy::Verdict> Passage::look_at_evidence() {
       live_.flow.evidence = policy::OpaqueBytes{};
       break;
     }
-    const bool more = co_await read_more(deadline);
+    const bool more = co_await read_more(first_.empty() ? silence : deadline);
+    if (!more && first_.empty() && Clock::now() >= silence) {
+      // It waits for the server to speak first, as TLS and HTTP never do.
+      live_.flow.evidence = policy::OpaqueBytes{};
+      break;
+    }
     if (!more) {
       co_return denied("the connection did not say what it is for");
     }
