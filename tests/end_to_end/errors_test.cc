@@ -36,7 +36,7 @@ TEST_P(Errors, JsonTellsTheKindOfTheError) {
   std::vector<Case> cases = {
       {{"run", "--json", "--memory", "0", "--", "true"}, "invalid"},
       {{"run", "--json", "--no-such-option", "--", "true"}, "invalid"},
-      {{"run", "--json", "--network", "full", "--", "true"}, "unavailable"},
+      {{"run", "--json", "--tier", "high", "--", "true"}, "unavailable"},
       {{"code", "--json", "nowhere.py"}, "not_found"},
       {{"sh", "--json", "nobody", "true"}, "not_found"},
       {{"create", "--json", "--image", "dir:/nonexistent"}, "not_found"},

@@ -56,6 +56,8 @@ FeatureText text_of(Feature feature) {
       return {"cgroup_namespace", "control groups of its own"};
     case Feature::kLoopback:
       return {"loopback", "127.0.0.1 inside"};
+    case Feature::kCaptiveNetwork:
+      return {"captive_network", "what leaves is decided on outside (--network): nftables"};
     case Feature::kMountApi:
       return {"mount_api", "mounts are built detached: fsopen, open_tree, move_mount"};
     case Feature::kMountSetattr:
@@ -99,6 +101,8 @@ const char* instead_of(Feature feature) {
       return "; mounts are protected by remounting them instead";
     case Feature::kTimeNamespace:
       return "; the host's uptime can be read in a sandbox";
+    case Feature::kCaptiveNetwork:
+      return "; a sandbox can have no network but none";
     case Feature::kCloneIntoCgroup:
       return "; the first process is moved into its group before it runs anything";
     case Feature::kLandlock:

@@ -107,6 +107,8 @@ const char* kernel_with(Feature feature) {
       return "Linux 5.12 or newer";
     case Feature::kTimeNamespace:
       return "Linux 5.6 or newer, built with CONFIG_TIME_NS";
+    case Feature::kCaptiveNetwork:
+      return "a kernel with nftables and its modules nf_nat, nft_redir and nft_reject_inet";
     case Feature::kOverlay:
       return "Linux 5.11 or newer, built with CONFIG_OVERLAY_FS";
     case Feature::kCloneIntoCgroup:

@@ -32,6 +32,7 @@ enum class Feature : unsigned {
   kUtsNamespace,
   kCgroupNamespace,
   kLoopback,
+  kCaptiveNetwork,
   kMountApi,
   kMountSetattr,
   kTmpfs,
@@ -45,7 +46,7 @@ enum class Feature : unsigned {
   kCloneIntoCgroup,
   kCgroupKill,
 };
-inline constexpr std::size_t kFeatureCount = 28;
+inline constexpr std::size_t kFeatureCount = 29;
 
 // How a trial went: 0, an errno, or one of these.
 inline constexpr int kNotTried = -1;

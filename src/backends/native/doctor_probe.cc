@@ -21,6 +21,7 @@
 #include "base/files.h"
 #include "base/unix_socket.h"
 #include "guest/image.h"
+#include "kernel/captive_network.h"
 
 namespace carrel::native {
 
@@ -76,11 +77,13 @@ void try_sandbox_parts(SharedBoard& shared) {
   UniqueFd go_read(go[0]);
   UniqueFd go_write(go[1]);
   const Groups groups = ::geteuid() == 0 ? Groups::kDrop : Groups::kKeep;
+  const kernel::CaptiveNetwork network = kernel::captive_network();
   const pid_t pid = start_trial(board);
   if (pid == 0) {
     ::close(ready_read.get());
     ::close(go_write.get());
-    try_namespaces(board, {ready_write.get(), go_read.get()}, groups);
+    try_namespaces(board,
+                   {ready_write.get(), go_read.get(), network.routes, network.rules}, groups);
   }
   if (pid < 0) {
     return;

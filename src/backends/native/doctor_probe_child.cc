@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/netlink.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
@@ -112,6 +113,22 @@ bool unshare_one(TrialBoard& board, Feature feature, int flag) {
   return board.works(feature);
 }
 
+// The errno that the kernel answers the messages with.
+int tell_kernel(int protocol, std::string_view messages) {
+  const int fd = ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol);
+  struct {
+    nlmsghdr head;
+    nlmsgerr error;
+    char rest[256];
+  } answer{};
+  if (fd < 0 || ::send(fd, messages.data(), messages.size(), 0) < 0 ||
+      ::recv(fd, &answer, sizeof answer, 0) < 0) {
+    return errno;
+  }
+  ::close(fd);
+  return -answer.error.error;
+}
+
 }  // namespace
 
 pid_t start_trial(TrialBoard& board) {
@@ -191,6 +208,10 @@ void try_namespaces(TrialBoard& board, const NamespacePipes& pipes, Groups group
   if (unshare_one(board, Feature::kNetworkNamespace, CLONE_NEWNET)) {
     board.begin(Feature::kLoopback);
     board.finish(Feature::kLoopback, bring_up_loopback());
+    board.begin(Feature::kCaptiveNetwork);
+    int refused = tell_kernel(NETLINK_ROUTE, pipes.routes);
+    board.finish(Feature::kCaptiveNetwork,
+                 refused != 0 ? refused : tell_kernel(NETLINK_NETFILTER, pipes.rules));
   }
   const bool processes = unshare_one(board, Feature::kPidNamespace, CLONE_NEWPID);
   if (!mounts || !processes) {

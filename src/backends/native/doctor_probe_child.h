@@ -4,6 +4,7 @@
 
 #include <array>
 #include <span>
+#include <string_view>
 
 #include "backends/native/doctor_facts.h"
 
@@ -44,6 +45,8 @@ enum class Groups { kKeep, kDrop };
 struct NamespacePipes {
   int ready = -1;
   int go = -1;
+  std::string_view routes;  // netlink messages for a captive network
+  std::string_view rules;
 };
 [[noreturn]] void try_namespaces(TrialBoard& board, const NamespacePipes& pipes, Groups groups);
 

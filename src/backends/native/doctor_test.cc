@@ -70,7 +70,7 @@ TEST(Doctor, WhatHasASubstituteIsMissingAndSandboxesWork) {
   for (Feature feature :
        {Feature::kClone3, Feature::kOpenat2, Feature::kCloseRange, Feature::kPidfd,
         Feature::kLandlock, Feature::kMountSetattr, Feature::kTimeNamespace,
-        Feature::kCloneIntoCgroup, Feature::kCgroupKill}) {
+        Feature::kCloneIntoCgroup, Feature::kCgroupKill, Feature::kCaptiveNetwork}) {
     DoctorFacts facts = healthy_facts();
     facts.features.set(feature, ENOSYS);
     const Diagnosis diagnosis = diagnose(facts);
