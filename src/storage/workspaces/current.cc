@@ -13,24 +13,32 @@ namespace carrel::storage {
 
 namespace {
 
-// The hashes of all files of a scan.
-Status fill_hashes(int tree, const TreeIndex& index, std::vector<ScannedEntry>& entries) {
-  auto known = index.entries.begin();
-  for (ScannedEntry& entry : entries) {
-    while (known != index.entries.end() && comes_before(known->path, entry.path)) {
+// Everything that a scan found, with the hashes of all files.
+Result<std::vector<TreeEntry>> with_hashes(int tree, const TreeIndex& index, TreeScan& scan) {
+  std::vector<TreeEntry> all;
+  std::size_t known = 0;
+  auto next = scan.entries.begin();
+  for (const ScanPart& part : scan.parts) {
+    for (std::size_t i = part.first; i < part.last; ++i) {
+      all.push_back(index.entry(i));
+    }
+    if (!part.is_entry()) {
+      known = part.last;
+      continue;
+    }
+    ScannedEntry& entry = *next++;
+    while (known < index.size() && comes_before(index.path(known), entry.path)) {
       ++known;
     }
-    if (entry.kind != EntryKind::kFile) {
-      continue;
+    const bool same = known < index.size() && index.path(known) == entry.path;
+    if (same && is_certain(index[known], entry, index.began_ns())) {
+      entry.hash = index[known].hash;
+    } else if (entry.kind == EntryKind::kFile) {
+      CARREL_ASSIGN(entry.hash, hash_synced(tree, entry.path));
     }
-    const bool same = known != index.entries.end() && known->path == entry.path;
-    if (same && is_certain(*known, entry, index.began_ns)) {
-      entry.hash = known->hash;
-      continue;
-    }
-    CARREL_ASSIGN(entry.hash, hash_synced(tree, entry.path));
+    all.push_back(std::move(entry));
   }
-  return {};
+  return all;
 }
 
 }  // namespace
@@ -38,13 +46,11 @@ Status fill_hashes(int tree, const TreeIndex& index, std::vector<ScannedEntry>& 
 Result<Tree> current_tree(WorkspaceStore& store, const WorkspaceRow& workspace) {
   CARREL_ASSIGN(const UniqueFd directory, store.open_directory(workspace));
   CARREL_ASSIGN(const UniqueFd top, open_at(directory.get(), "tree", O_RDONLY | O_DIRECTORY));
-  CARREL_ASSIGN(TreeScan scan, scan_tree(top.get(), workspace.form));
-  CARREL_TRY(fill_hashes(top.get(), read_index(directory.get(), "index", workspace.head),
-                         scan.entries));
+  const TreeIndex index = read_index(directory.get(), "index", workspace.head);
+  CARREL_ASSIGN(TreeScan scan, scan_tree(top.get(), workspace.form, {{}, &index}));
+  CARREL_ASSIGN(const std::vector<TreeEntry> changes, with_hashes(top.get(), index, scan));
   CARREL_ASSIGN(const std::vector<LayerRef> base, store.records().base_layers(workspace.name));
   CARREL_ASSIGN(Tree tree, store.read_tree(base));
-  std::vector<TreeEntry> changes(std::make_move_iterator(scan.entries.begin()),
-                                 std::make_move_iterator(scan.entries.end()));
   apply_changes(tree, changes, "");
   return tree;
 }

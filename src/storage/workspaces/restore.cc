@@ -79,10 +79,8 @@ class Restorer {
       }
       entry.hash = known->second.entry.hash;
     }
-    TreeIndex index;
-    index.snapshot = snapshot_.id;
-    index.began_ns = scan->began_ns;
-    index.entries = std::move(scan->entries);
+    TreeIndex index = scan->make_index({});
+    index.set_snapshot(snapshot_.id);
     (void)write_index(directory_.get(), "index", index);
   }
 

@@ -31,7 +31,7 @@ Result<Before> look_before(WorkspaceStore& store, const WorkspaceRow& workspace,
   CARREL_ASSIGN(const SnapshotRow head, store.find_snapshot("", workspace.head));
   before.index = read_index(directory, "index", head.id);
   before.layers = head.layers;
-  if (!before.index.snapshot.empty()) {
+  if (before.index.size() > 0) {
     return before;
   }
   if (workspace.form == TreeForm::kUpper) {
@@ -40,11 +40,15 @@ Result<Before> look_before(WorkspaceStore& store, const WorkspaceRow& workspace,
   }
   // Without evidence contents are compared by their hashes.
   CARREL_ASSIGN(Tree tree, store.read_tree(head.layers));
+  IndexBuilder index(tree.size() + 1);
+  ScannedEntry entry;
+  entry.kind = EntryKind::kDirectory;
+  index.add(entry);  // the top
   for (auto& [path, node] : tree) {
-    ScannedEntry entry;
     static_cast<TreeEntry&>(entry) = std::move(node.entry);
-    before.index.entries.push_back(std::move(entry));
+    index.add(entry);
   }
+  before.index = index.finish(0);
   return before;
 }
 
@@ -112,7 +116,7 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
     store.drop_layer(draft);
   }
   CARREL_TRY(store.records().add_snapshot(row));
-  taken->index.snapshot = row.id;
+  taken->index.set_snapshot(row.id);
   (void)write_index(directory.get(), "index", taken->index);
   return row;
 }

@@ -14,7 +14,7 @@ namespace carrel::storage {
 // What a snapshot adds to the one before it.
 struct TakenLayer {
   std::vector<TreeEntry> changes;
-  TreeIndex index;          // of the tree as it is now; the snapshot's id is left empty
+  TreeIndex index;          // of the tree as it is now; the snapshot is to be named
   std::uint64_t bytes = 0;  // copied
   std::uint64_t left_out = 0;
 };
