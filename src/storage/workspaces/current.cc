@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/open_below.h"
 #include "storage/workspaces/layer_writer.h"
 #include "storage/workspaces/tree_index.h"
 

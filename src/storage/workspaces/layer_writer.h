@@ -5,6 +5,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "storage/workspaces/layer_files.h"
 #include "storage/workspaces/tree_entry.h"
 
 namespace carrel::storage {
@@ -14,13 +15,13 @@ namespace carrel::storage {
 class LayerWriter {
  public:
   // Both directories are borrowed.
-  LayerWriter(int from, int to) : from_(from), to_(to) {}
+  LayerWriter(int from, int to) : from_(from), to_(to), files_(to) {}
 
   // Copies it, and sets the size, the times and the hash of a file to what was copied. One more
   // name of a file that this layer has becomes a link to it, and its hash is left as it is.
   Status add(ScannedEntry& entry);
-  // Gives the directories their modes and times, and has everything on disk.
-  Status finish();
+  // Gives the directories their modes and times. What it returns is not on disk yet.
+  Result<LayerFiles> finish();
 
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
@@ -39,20 +40,21 @@ class LayerWriter {
   int from_;
   int to_;
   std::vector<Directory> open_;  // the directories on the way to the last entry
-  std::vector<UniqueFd> unsynced_;
-  std::uint64_t files_ = 0;
+  LayerFiles files_;
   std::uint64_t bytes_ = 0;
 };
-
-// Opens something below `root` without following any link.
-Result<UniqueFd> open_below(int root, const std::string& path, int flags);
 
 // The hash of a file below `root`. What was written to it through a mapping is written back first:
 // the next write then changes the file's times again.
 Result<ContentHash> hash_synced(int root, const std::string& path);
 
-// Copies a file's contents, with its holes, and returns their hash.
-Result<ContentHash> copy_hashed(int from, int to, const std::string& path);
+// Copies a file's contents, with its holes, or shares them, and returns their hash.
+enum class Copied { kShared, kWritten };
+struct HashedCopy {
+  ContentHash hash;
+  Copied copied;
+};
+Result<HashedCopy> copy_hashed(int from, int to, const std::string& path);
 
 Status set_times(int fd, std::int64_t mtime_ns, const std::string& path);
 // Of a name in a directory, which may be a link.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "base/open_below.h"
 #include "storage/workspaces/current.h"
 #include "storage/workspaces/layer_writer.h"
 #include "storage/workspaces/tree_index.h"
@@ -97,8 +98,8 @@ class Restorer {
     CARREL_ASSIGN(const UniqueFd contents, open_contents(store_, workspace_, node));
     CARREL_ASSIGN(const UniqueFd copy, open_at(stage_.get(), std::to_string(staged_.size()),
                                                O_WRONLY | O_CREAT | O_EXCL, 0600));
-    CARREL_ASSIGN(const ContentHash hash, copy_hashed(contents.get(), copy.get(), path));
-    if (hash != node.entry.hash) {
+    CARREL_ASSIGN(const HashedCopy hashed, copy_hashed(contents.get(), copy.get(), path));
+    if (hashed.hash != node.entry.hash) {
       return Error{Code::kInvalid, 0,
                    "the snapshot " + snapshot_.id + " is damaged: '" + path + "' has changed",
                    "nothing was restored"};

@@ -110,7 +110,7 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
   row.layers = std::move(before.layers);
   // Without a change the layer would say nothing.
   if (!taken->changes.empty() || row.layers.empty()) {
-    CARREL_ASSIGN(LayerRef layer, store.finish_layer(draft, taken->changes));
+    CARREL_ASSIGN(LayerRef layer, store.finish_layer(draft, taken->changes, taken->files));
     row.layers.push_back(std::move(layer));
   } else {
     store.drop_layer(draft);

@@ -40,7 +40,7 @@ class Taker {
     return {};
   }
 
-  Status finish() { return writer_.finish(); }
+  Result<LayerFiles> finish() { return writer_.finish(); }
   [[nodiscard]] std::uint64_t bytes() const { return writer_.bytes(); }
   std::vector<TreeEntry> take() { return std::move(changes_); }
 
@@ -112,7 +112,7 @@ Result<TakenLayer> take_layer(const LayerRequest& request) {
   if (request.read) {
     request.read();
   }
-  CARREL_TRY(taker.finish());
+  CARREL_ASSIGN(layer.files, taker.finish());
   layer.changes = taker.take();
   layer.bytes = taker.bytes();
   layer.left_out = scan.left_out;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/open_below.h"
 #include "storage/workspaces/layer_writer.h"
 
 namespace carrel::storage {

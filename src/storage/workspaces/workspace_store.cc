@@ -187,12 +187,14 @@ Result<WorkspaceStore::Draft> WorkspaceStore::make_layer() {
 }
 
 Result<LayerRef> WorkspaceStore::finish_layer(const Draft& draft,
-                                              const std::vector<TreeEntry>& changes) {
+                                              const std::vector<TreeEntry>& changes,
+                                              LayerFiles& files) {
   const std::string text = changes_to_text(changes);
-  CARREL_TRY(replace_file_at(draft.directory.get(), "changes", text, 0400));
-  if (::fsync(draft.directory.get()) != 0 || ::fsync(layers_.get()) != 0) {
-    return system_error("sync a layer");
-  }
+  CARREL_TRY(files.sync_contents());
+  CARREL_ASSIGN(const UniqueFd list, open_at(draft.directory.get(), "changes",
+                                             O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0400));
+  CARREL_TRY(write_all(list.get(), text));
+  CARREL_TRY(files.sync(list.get(), {draft.directory.get(), layers_.get()}));
   return LayerRef{draft.id, sha256(text)};
 }
 
