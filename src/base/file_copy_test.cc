@@ -69,7 +69,7 @@ TEST_F(FileCopy, OpensNothingThroughLinks) {
   const UniqueFd top(::open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   EXPECT_TRUE(open_below(top.get(), "", O_RDONLY | O_DIRECTORY).ok());
   EXPECT_TRUE(open_below(top.get(), "d/e/f", O_RDONLY).ok());
-  for (const char* path : {"l/e/f", "d/t", "d/../d/s", "..", "/", "d/missing"}) {
+  for (const char* path : {"l/e/f", "d/t", "d/../../x", "..", "/", "d/missing"}) {
     EXPECT_FALSE(open_below(top.get(), path, O_RDONLY).ok()) << path;
   }
   const UniqueFd system(::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC));

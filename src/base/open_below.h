@@ -11,7 +11,8 @@ namespace carrel {
 enum class Mounts { kEntered, kRefused };
 
 // Opens something below the directory `root`, close-on-exec; an empty path is the directory itself.
-// No link is followed and no ".." taken, whoever put it there. Works on kernels without openat2, too.
+// No link is followed and nothing outside is reached, whoever put what on the way. Works on kernels
+// without openat2, too.
 Result<UniqueFd> open_below(int root, const std::string& path, int flags,
                             Mounts mounts = Mounts::kRefused);
 

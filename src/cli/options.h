@@ -128,6 +128,7 @@ enum class OptionId {
   kNamesOnly,
   kOlderThan,
   kNewWorkspace,
+  kForkFrom,
   kWorkspaceFrom,
   kYes,
   kInsecureHttp,

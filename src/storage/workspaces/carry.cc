@@ -11,6 +11,7 @@
 #include "base/files.h"
 #include "base/open_below.h"
 #include "storage/workspaces/current.h"
+#include "storage/workspaces/flatten.h"
 #include "storage/workspaces/layer_writer.h"
 #include "storage/workspaces/tree_scan.h"
 
@@ -232,9 +233,11 @@ Status note_carried(WorkspaceStore& store, const WorkspaceRow& workspace, const 
   }
   CARREL_ASSIGN(LayerFiles files, writer.finish());
   CARREL_ASSIGN(LayerRef layer, store.finish_layer(draft, changes, files));
-  std::vector<LayerRef> layers = origin.layers;
-  layers.push_back(std::move(layer));
-  return store.records().set_layers(origin.id, layers);
+  SnapshotRow now = origin;
+  now.layers.push_back(std::move(layer));
+  CARREL_TRY(store.records().set_layers(now.id, now.layers));
+  (void)flatten(store, now);
+  return {};
 }
 
 Result<std::vector<Carry>> judge_changes(int directory, const std::vector<Difference>& changes) {

@@ -111,7 +111,7 @@ Result<int> LayerWriter::enter(std::string_view path) {
     const std::string next(path.substr(0, path.find('/', known)));
     const std::string name = next.substr(known);
     const int parent = open_.empty() ? to_ : open_.back().copy.get();
-    CARREL_ASSIGN(const UniqueFd original, open_below(from_, next, O_PATH | O_DIRECTORY));
+    CARREL_ASSIGN(const UniqueFd original, open_below(from_(next), next, O_PATH | O_DIRECTORY));
     struct stat info{};
     if (::fstat(original.get(), &info) != 0 ||
         (::mkdirat(parent, name.c_str(), 0700) != 0 && errno != EEXIST)) {
@@ -138,8 +138,20 @@ Status LayerWriter::add(ScannedEntry& entry) {
   return entry.kind == EntryKind::kFile ? file(parent, name, entry) : other(parent, name, entry);
 }
 
+Status LayerWriter::add_sealed(ScannedEntry& entry) {
+  if (entry.kind == EntryKind::kDirectory) {
+    return add(entry);
+  }
+  const auto [directory, name] = split_path(entry.path);
+  CARREL_ASSIGN(const int parent, enter(directory));
+  CARREL_ASSIGN(const UniqueFd above,
+                open_below(from_(entry.path), directory, O_PATH | O_DIRECTORY));
+  // A file cannot have any number of names.
+  return ::linkat(above.get(), name.c_str(), parent, name.c_str(), 0) == 0 ? Status{} : add(entry);
+}
+
 Status LayerWriter::file(int parent, const std::string& name, ScannedEntry& entry) {
-  CARREL_ASSIGN(const UniqueFd original, open_below(from_, entry.path, O_RDONLY | O_NONBLOCK));
+  CARREL_ASSIGN(const UniqueFd original, open_below(from_(entry.path), entry.path, O_RDONLY | O_NONBLOCK));
   write_back(original.get());
   struct stat info{};
   if (::fstat(original.get(), &info) != 0) {

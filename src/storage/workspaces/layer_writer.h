@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -10,16 +12,22 @@
 
 namespace carrel::storage {
 
-// Copies entries of one tree into another, which is to become a layer: an overlay can have it as a
+// Copies entries of trees into another, which is to become a layer: an overlay can have it as a
 // lower directory. Neither side's links are followed. Entries come in the order of comes_before().
 class LayerWriter {
  public:
-  // Both directories are borrowed.
-  LayerWriter(int from, int to) : from_(from), to_(to), files_(to) {}
+  // The tree that a path is taken from.
+  using Source = std::function<int(const std::string& path)>;
+  // All directories are borrowed.
+  LayerWriter(Source from, int to) : from_(std::move(from)), to_(to), files_(to) {}
+  LayerWriter(int from, int to) : LayerWriter([from](const std::string&) { return from; }, to) {}
 
   // Copies it, and sets the size, the times and the hash of a file to what was copied. One more
   // name of a file that this layer has becomes a link to it, and its hash is left as it is.
   Status add(ScannedEntry& entry);
+  // The same for an entry of a tree that nobody writes to any more: unless it is a directory it gets
+  // one more name instead of being copied.
+  Status add_sealed(ScannedEntry& entry);
   // Gives the directories their modes and times. What it returns is not on disk yet.
   Result<LayerFiles> finish();
 
@@ -37,7 +45,7 @@ class LayerWriter {
   Status file(int parent, const std::string& name, ScannedEntry& entry);
   Status other(int parent, const std::string& name, const ScannedEntry& entry);
 
-  int from_;
+  Source from_;
   int to_;
   std::vector<Directory> open_;  // the directories on the way to the last entry
   LayerFiles files_;

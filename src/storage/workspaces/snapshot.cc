@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "storage/state.h"
+#include "storage/workspaces/flatten.h"
 #include "storage/workspaces/taking.h"
 
 namespace carrel::storage {
@@ -118,6 +119,7 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
   CARREL_TRY(store.records().add_snapshot(row));
   taken->index.set_snapshot(row.id);
   (void)write_index(directory.get(), "index", taken->index);
+  (void)flatten(store, row);  // it is as good without, and the next one tries again
   return row;
 }
 

@@ -146,12 +146,13 @@ Result<UniqueFd> WorkspaceStore::use(const WorkspaceRow& row, Sharing sharing) {
 
 Result<SnapshotRow> WorkspaceStore::find_snapshot(const std::string& workspace,
                                                   const std::string& named) {
+  CARREL_ASSIGN(const std::optional<SnapshotRow> known, records_.snapshot(named));
+  if (known.has_value()) {
+    return *known;
+  }
   CARREL_ASSIGN(const std::vector<SnapshotRow> rows, records_.snapshots(""));
   std::vector<const SnapshotRow*> found;
   for (const SnapshotRow& row : rows) {
-    if (row.id == named) {
-      return row;
-    }
     // CRITICAL: another workspace may have a snapshot of the same name.
     const bool own = workspace.empty() || row.workspace == workspace;
     if (own && !named.empty() && (row.name == named || row.id.starts_with(named))) {
