@@ -48,7 +48,7 @@ Result<std::string> snapshot_apart(const std::string& named, const std::string& 
     return system_error("take a snapshot");
   }
   if (child == 0) {
-    const auto taken = find_or_take(named, snapshot);
+    auto taken = find_or_take(named, snapshot);
     const Status told =
         write_all(to.get(), taken.ok() ? "+" + taken->id : "-" + taken.error().to_string());
     ::_exit(told.ok() ? 0 : 1);
