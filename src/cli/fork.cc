@@ -31,7 +31,8 @@ Result<storage::SnapshotRow> find_or_take(const std::string& named, const std::s
     return row;
   }
   CARREL_ASSIGN(const UniqueFd alone, keep_runs_away(*at));
-  return storage::take_snapshot(*at->store, at->row, "", *at->writers);
+  return storage::take_snapshot(*at->store, at->row, "", *at->writers,
+                                storage::Unchanged::kLastOne);
 }
 
 // Does that in a process of its own: what it needs to read files with would be in the way of making

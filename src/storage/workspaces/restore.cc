@@ -82,7 +82,9 @@ class Restorer {
     }
     TreeIndex index = scan->make_index({});
     index.set_snapshot(snapshot_.id);
-    (void)write_index(directory_.get(), "index", index);
+    if (draft_index(directory_.get(), "index", index).ok()) {
+      (void)place_index(directory_.get(), "index");
+    }
   }
 
  private:

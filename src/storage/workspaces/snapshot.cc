@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <optional>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/files.h"
@@ -21,6 +23,7 @@ using Clock = std::chrono::steady_clock;
 struct Before {
   TreeIndex index;
   std::vector<LayerRef> layers;
+  std::optional<SnapshotRow> head;  // if the layers are those of the last snapshot
 };
 
 Result<Before> look_before(WorkspaceStore& store, const WorkspaceRow& workspace, int directory) {
@@ -32,11 +35,13 @@ Result<Before> look_before(WorkspaceStore& store, const WorkspaceRow& workspace,
   CARREL_ASSIGN(const SnapshotRow head, store.find_snapshot("", workspace.head));
   before.index = read_index(directory, "index", head.id);
   before.layers = head.layers;
+  before.head = head;
   if (before.index.size() > 0) {
     return before;
   }
   if (workspace.form == TreeForm::kUpper) {
     CARREL_ASSIGN(before.layers, store.records().base_layers(workspace.name));
+    before.head.reset();
     return before;
   }
   // Without evidence contents are compared by their hashes.
@@ -83,10 +88,48 @@ class Standstill {
   Clock::duration took_{};
 };
 
+// Writes the index of a tree while the disk is busy with its layer.
+class IndexInTheMaking {
+ public:
+  IndexInTheMaking(int directory, const TreeScan& scan, const TreeIndex& before,
+                   const std::string& snapshot) {
+    const auto make = [this, directory, &scan, &before, snapshot] {
+      TreeIndex index = scan.make_index(before);
+      index.set_snapshot(snapshot);
+      drafted_ = draft_index(directory, "index", index);
+    };
+    try {
+      thread_ = std::thread(make);
+    } catch (const std::system_error&) {
+      make();
+    }
+  }
+  IndexInTheMaking(const IndexInTheMaking&) = delete;
+  IndexInTheMaking& operator=(const IndexInTheMaking&) = delete;
+  ~IndexInTheMaking() { wait(); }
+  // It counts from now on.
+  void place(int directory) {
+    wait();
+    if (drafted_.ok()) {
+      (void)place_index(directory, "index");
+    }
+  }
+
+ private:
+  void wait() {
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
+  std::thread thread_;
+  Status drafted_;
+};
+
 }  // namespace
 
 Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& workspace,
-                                  const std::string& name, Writers& writers) {
+                                  const std::string& name, Writers& writers,
+                                  Unchanged unchanged) {
   CARREL_ASSIGN(const UniqueFd directory, store.open_directory(workspace));
   CARREL_ASSIGN(const UniqueFd tree, open_at(directory.get(), "tree", O_RDONLY | O_DIRECTORY));
   CARREL_ASSIGN(Before before, look_before(store, workspace, directory.get()));
@@ -100,6 +143,16 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
     store.drop_layer(draft);
     return taken.error();
   }
+  const bool last_one = unchanged == Unchanged::kLastOne && taken->changes.empty() &&
+                        before.head.has_value();
+  if (last_one) {
+    store.drop_layer(draft);
+    if (!taken->scan.entries.empty()) {
+      IndexInTheMaking(directory.get(), taken->scan, before.index, before.head->id)
+          .place(directory.get());
+    }
+    return *before.head;
+  }
   SnapshotRow row;
   row.id = random_hex(12);
   row.workspace = workspace.name;
@@ -109,6 +162,7 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
   row.changed = taken->changes.size();
   row.bytes = taken->bytes;
   row.layers = std::move(before.layers);
+  IndexInTheMaking index(directory.get(), taken->scan, before.index, row.id);
   // Without a change the layer would say nothing.
   if (!taken->changes.empty() || row.layers.empty()) {
     CARREL_ASSIGN(LayerRef layer, store.finish_layer(draft, taken->changes, taken->files));
@@ -117,8 +171,7 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
     store.drop_layer(draft);
   }
   CARREL_TRY(store.records().add_snapshot(row));
-  taken->index.set_snapshot(row.id);
-  (void)write_index(directory.get(), "index", taken->index);
+  index.place(directory.get());
   (void)flatten(store, row);  // it is as good without, and the next one tries again
   return row;
 }

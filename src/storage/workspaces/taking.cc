@@ -105,18 +105,16 @@ class Taker {
 
 Result<TakenLayer> take_layer(const LayerRequest& request) {
   TakenLayer layer;
-  CARREL_ASSIGN(TreeScan scan, scan_tree(request.tree, request.form,
-                                         {request.without, &request.before}));
+  CARREL_ASSIGN(layer.scan,
+                scan_tree(request.tree, request.form, {request.without, &request.before}));
   Taker taker(request);
-  CARREL_TRY(taker.compare(scan));
+  CARREL_TRY(taker.compare(layer.scan));
   if (request.read) {
     request.read();
   }
   CARREL_ASSIGN(layer.files, taker.finish());
   layer.changes = taker.take();
   layer.bytes = taker.bytes();
-  layer.left_out = scan.left_out;
-  layer.index = scan.make_index(request.before);
   return layer;
 }
 

@@ -15,9 +15,8 @@ namespace carrel::storage {
 // What a snapshot adds to the one before it.
 struct TakenLayer {
   std::vector<TreeEntry> changes;
-  TreeIndex index;          // of the tree as it is now; the snapshot is to be named
+  TreeScan scan;            // of the tree as it is now, with hashes
   std::uint64_t bytes = 0;  // copied
-  std::uint64_t left_out = 0;
   LayerFiles files;  // of the layer, not on disk yet
 };
 

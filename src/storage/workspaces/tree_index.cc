@@ -24,6 +24,8 @@ namespace {
 constexpr std::array<char, 16> kMagic = {'c', 'a', 'r', 'r', 'e', 'l', '-', 'i',
                                          'n', 'd', 'e', 'x', ' ', '2', '\n'};
 
+constexpr char kDraft[] = ".new";
+
 // What a file begins with; the records follow, and then the texts.
 struct Header {
   std::array<char, 16> magic = kMagic;
@@ -192,7 +194,7 @@ TreeIndex read_index(int directory, const std::string& name, const std::string& 
   return are_whole(index.records_, index.texts_.size()) ? std::move(index) : TreeIndex();
 }
 
-Status write_index(int directory, const std::string& name, const TreeIndex& index) {
+Status draft_index(int directory, const std::string& name, const TreeIndex& index) {
   Header header;
   if (index.snapshot_.size() >= header.snapshot.size()) {
     return Error{Code::kInvalid, 0, "the snapshot's id '" + index.snapshot_ + "' is too long", {}};
@@ -202,19 +204,21 @@ Status write_index(int directory, const std::string& name, const TreeIndex& inde
   header.records = index.records_.size();
   header.texts = index.texts_.size();
   header.sum = sum_of(header, index.records_.data(), index.texts_.data());
-  const std::string draft = name + ".new";
   CARREL_ASSIGN(const UniqueFd file,
-                open_at(directory, draft, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
+                open_at(directory, name + kDraft, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
   const auto bytes = [](const void* data, std::size_t size) {
     return std::string_view(static_cast<const char*>(data), size);
   };
   CARREL_TRY(write_all(file.get(), bytes(&header, sizeof header)));
   CARREL_TRY(write_all(file.get(), bytes(index.records_.data(), index.records_.size_bytes())));
-  CARREL_TRY(write_all(file.get(), bytes(index.texts_.data(), index.texts_.size())));
-  if (::renameat(directory, draft.c_str(), directory, name.c_str()) != 0) {
-    return system_error("store the index of the workspace");
-  }
-  return {};
+  return write_all(file.get(), bytes(index.texts_.data(), index.texts_.size()));
+}
+
+Status place_index(int directory, const std::string& name) {
+  const std::string draft = name + kDraft;
+  return ::renameat(directory, draft.c_str(), directory, name.c_str()) == 0
+             ? Status{}
+             : Status{system_error("store the index of the workspace")};
 }
 
 }  // namespace carrel::storage

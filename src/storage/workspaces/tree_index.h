@@ -60,7 +60,7 @@ class TreeIndex {
  private:
   friend class IndexBuilder;
   friend TreeIndex read_index(int directory, const std::string& name, const std::string& snapshot);
-  friend Status write_index(int directory, const std::string& name, const TreeIndex& index);
+  friend Status draft_index(int directory, const std::string& name, const TreeIndex& index);
 
   std::string snapshot_;
   std::int64_t began_ns_ = 0;
@@ -93,7 +93,8 @@ bool is_certain(const IndexRecord& before, const ScannedEntry& now, std::int64_t
 
 // The index in the file `name` of a directory; empty when there is none that can be used.
 TreeIndex read_index(int directory, const std::string& name, const std::string& snapshot);
-// Not synced: see above.
-Status write_index(int directory, const std::string& name, const TreeIndex& index);
+// Writes it beside that file, to take its place with the second call. Not synced: see above.
+Status draft_index(int directory, const std::string& name, const TreeIndex& index);
+Status place_index(int directory, const std::string& name);
 
 }  // namespace carrel::storage

@@ -156,7 +156,9 @@ TEST_F(TreeScanTest, IndexIsReadAsItWasWrittenOrNotAtAll) {
   TreeIndex index = scan(nullptr).make_index({});
   index.set_snapshot("0123456789ab");
   const UniqueFd home = std::move(open_at(AT_FDCWD, home_, O_RDONLY | O_DIRECTORY).value());
-  ASSERT_TRUE(write_index(home.get(), "index", index).ok());
+  ASSERT_TRUE(draft_index(home.get(), "index", index).ok());
+  EXPECT_EQ(read_index(home.get(), "index", "0123456789ab").size(), 0U);
+  ASSERT_TRUE(place_index(home.get(), "index").ok());
   const TreeIndex read = read_index(home.get(), "index", "0123456789ab");
   ASSERT_EQ(read.size(), index.size());
   EXPECT_EQ(words(scan(&read), read), words(scan(nullptr), {}));
