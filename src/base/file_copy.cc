@@ -48,7 +48,8 @@ Status copy_contents(int from, int to, std::uint64_t size, Sha256* hash, const s
         break;
       }
     }
-    const auto wanted = std::min<std::uint64_t>(buffer.size(), static_cast<std::uint64_t>(end - at));
+    const auto wanted =
+        std::min<std::uint64_t>(buffer.size(), static_cast<std::uint64_t>(end - at));
     const ssize_t n = ::pread(from, buffer.data(), wanted, at);
     if (n < 0 && errno == EINTR) {
       continue;

@@ -8,8 +8,8 @@
 
 namespace carrel {
 
-// Makes an empty file have the contents of another without copying them: false where the file system
-// cannot, and nothing was done.
+// Makes an empty file have the contents of another without copying them: false where the file
+// system cannot, and nothing was done.
 bool share_contents(int from, int to);
 
 // Copies the first `size` bytes of a file into an empty one, with their holes, and feeds them to

@@ -79,8 +79,8 @@ class Merger {
       const ContentHash hash = entry.hash;
       CARREL_TRY(writer.add_sealed(entry));
       if (entry.hash != hash) {
-        return Error{Code::kInvalid, 0, "the layer " + node.layer + " is damaged: '" + path +
-                                            "' has changed",
+        return Error{Code::kInvalid, 0,
+                     "the layer " + node.layer + " is damaged: '" + path + "' has changed",
                      "see 'carrel workspace fsck'"};
       }
       changes.push_back(std::move(entry));

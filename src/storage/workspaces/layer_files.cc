@@ -44,9 +44,7 @@ LayerFiles::LayerFiles(int in) {
   }
 }
 
-bool LayerFiles::are_many() const {
-  return files_ > kManyFiles || others_.size() > 2 * kManyFiles;
-}
+bool LayerFiles::are_many() const { return files_ > kManyFiles || others_.size() > 2 * kManyFiles; }
 
 void LayerFiles::add_directory(UniqueFd fd) {
   if (kind_ == Kind::kOther && !are_many()) {

@@ -62,7 +62,8 @@ bool are_whole(std::span<const IndexRecord> records, std::size_t texts) {
   for (std::size_t i = 0; i < records.size(); ++i) {
     const IndexRecord& record = records[i];
     const std::size_t size = std::size_t{record.path_size} + record.target_size + 2;
-    if (record.text > texts || size > texts - record.text || record.end <= i || record.end > records.size()) {
+    if (record.text > texts || size > texts - record.text || record.end <= i ||
+        record.end > records.size()) {
       return false;
     }
   }
@@ -144,9 +145,8 @@ TreeIndex IndexBuilder::finish(std::int64_t began_ns) {
     while (!later.empty() && later.back().depth > depth) {
       later.pop_back();
     }
-    index.own_records_[i].end = later.empty()
-                                    ? static_cast<std::uint32_t>(index.own_records_.size())
-                                    : later.back().number;
+    index.own_records_[i].end =
+        later.empty() ? static_cast<std::uint32_t>(index.own_records_.size()) : later.back().number;
     later.push_back({depth, static_cast<std::uint32_t>(i)});
   }
   return index;
@@ -156,8 +156,8 @@ bool is_certain(const IndexRecord& before, const ScannedEntry& now, std::int64_t
   constexpr std::int64_t kCoarseNs = 20'000'000;
   return before.kind == now.kind && before.mode == now.mode && before.size == now.size &&
          before.mtime_ns == now.mtime_ns && before.inode == now.evidence.inode &&
-         before.ctime_ns == now.evidence.ctime_ns &&
-         now.evidence.ctime_ns < began_ns - kCoarseNs && now.mtime_ns < began_ns - kCoarseNs;
+         before.ctime_ns == now.evidence.ctime_ns && now.evidence.ctime_ns < began_ns - kCoarseNs &&
+         now.mtime_ns < began_ns - kCoarseNs;
 }
 
 TreeIndex read_index(int directory, const std::string& name, const std::string& snapshot) {

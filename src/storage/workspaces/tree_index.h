@@ -86,8 +86,8 @@ class IndexBuilder {
   std::vector<char> texts_;
 };
 
-// Whether what was `before` in a walk that began at `began_ns` is the same now, contents and all; of
-// a directory, whether it has the same names. Clocks of file systems are coarse: what changed
+// Whether what was `before` in a walk that began at `began_ns` is the same now, contents and all;
+// of a directory, whether it has the same names. Clocks of file systems are coarse: what changed
 // shortly before that walk may have changed again after it without another time.
 bool is_certain(const IndexRecord& before, const ScannedEntry& now, std::int64_t began_ns);
 

@@ -47,10 +47,10 @@ class Collector {
     }
     return scan_.bytes <= kMaxTreeBytes
                ? Status{}
-               : Status{Error{Code::kResource, 0,
-                              "the workspace has more than " +
-                                  std::to_string(kMaxTreeBytes >> 30) + " GiB at '" +
-                                  walked.path + "'",
+               : Status{Error{Code::kResource,
+                              0,
+                              "the workspace has more than " + std::to_string(kMaxTreeBytes >> 30) +
+                                  " GiB at '" + walked.path + "'",
                               {}}};
   }
 

@@ -17,8 +17,8 @@ namespace carrel::storage {
 // what is hidden of the layers below.
 enum class TreeForm { kPlain, kUpper };
 
-// One part of a walk: the records first to last (not included) of the index are as they were, or, if
-// there are none between those, the next of the entries that the walk describes.
+// One part of a walk: the records first to last (not included) of the index are as they were, or,
+// if there are none between those, the next of the entries that the walk describes.
 struct ScanPart {
   std::uint32_t first = 0;
   std::uint32_t last = 0;

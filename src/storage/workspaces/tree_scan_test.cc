@@ -130,12 +130,13 @@ TEST_F(TreeScanTest, AnyTreeIsSeenAsItIsWhateverWasKnown) {
           fs::rename(path, root_ + "/" + place(), ignored);
           break;
         case 4:
-          fs::permissions(path, static_cast<fs::perms>(0600 + pick(64)),
-                          fs::perm_options::nofollow, ignored);
+          fs::permissions(path, static_cast<fs::perms>(0600 + pick(64)), fs::perm_options::nofollow,
+                          ignored);
           break;
         default:
           fs::create_directories(fs::path(path).parent_path(), ignored);
-          std::ofstream(path, std::ios::binary) << std::string(static_cast<std::size_t>(pick(3)), 'z');
+          std::ofstream(path, std::ios::binary)
+              << std::string(static_cast<std::size_t>(pick(3)), 'z');
       }
     }
     if (pick(3) > 0) {

@@ -147,7 +147,8 @@ Status TreeWalk::list(int fd, WalkedDirectory& directory) {
       return too_much("a path of more than " + std::to_string(kMaxTreePath) + " bytes",
                       join(directory.path, name.c_str()));
     }
-    if (!options_.without.empty() && options_.without.contains(join(directory.path, name.c_str()))) {
+    if (!options_.without.empty() &&
+        options_.without.contains(join(directory.path, name.c_str()))) {
       continue;
     }
     while (known < end && index.path(known).substr(begins) < name) {
@@ -170,12 +171,10 @@ Status TreeWalk::look_at(int fd, WalkedDirectory& in, const char* name,
   }
   ScannedEntry found = describe(info);
   const mode_t type = info.st_mode & S_IFMT;
-  const bool hides =
-      form_ == TreeForm::kUpper && type == S_IFCHR && info.st_rdev == makedev(0, 0);
+  const bool hides = form_ == TreeForm::kUpper && type == S_IFCHR && info.st_rdev == makedev(0, 0);
   found.kind = hides ? EntryKind::kGone : found.kind;
   const IndexRecord* before = record.has_value() ? &(*options_.index)[*record] : nullptr;
-  const bool certain =
-      before != nullptr && is_certain(*before, found, options_.index->began_ns());
+  const bool certain = before != nullptr && is_certain(*before, found, options_.index->began_ns());
   // A file with several names is described: which of them is the first is not known yet.
   const bool several = type == S_IFREG && (found.names > 1 || (certain && before->target_size > 0));
   if (certain && !several && type != S_IFDIR) {

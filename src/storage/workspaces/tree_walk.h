@@ -50,7 +50,8 @@ class TreeWalk {
   Status list(int fd, WalkedDirectory& directory);
   Status look_again(int fd, WalkedDirectory& directory);
   // The record that the index has of this name, if any.
-  Status look_at(int fd, WalkedDirectory& in, const char* name, std::optional<std::uint32_t> record);
+  Status look_at(int fd, WalkedDirectory& in, const char* name,
+                 std::optional<std::uint32_t> record);
   Status add(int fd, WalkedDirectory& in, const char* name, ScannedEntry found);
 
   int root_;
