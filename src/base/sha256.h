@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/sha256_blocks.h"
+
 namespace carrel {
 
 // SHA-256 (FIPS 180-4), fed piece by piece.
@@ -17,11 +19,9 @@ class Sha256 {
   [[nodiscard]] std::string finish();
 
  private:
-  void block(const unsigned char* data);
-
-  std::array<std::uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                         0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::array<unsigned char, 64> pending_{};
+  Sha256State state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                        0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  std::array<unsigned char, kSha256Block> pending_{};
   std::size_t pending_size_ = 0;
   std::uint64_t total_ = 0;
 };

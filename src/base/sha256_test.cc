@@ -30,6 +30,23 @@ TEST(Sha256, PiecesMakeTheSameDigestAsTheWhole) {
   }
 }
 
+TEST(Sha256, InstructionsOfTheProcessorDoTheSame) {
+  if (!has_sha256_instructions()) {
+    GTEST_SKIP() << "the processor has none";
+  }
+  std::array<unsigned char, 5 * kSha256Block> data{};
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    data[i] = static_cast<unsigned char>(i * i + i / 3);
+  }
+  for (std::size_t blocks = 0; blocks <= 5; ++blocks) {
+    Sha256State one = {1, 2, 3, 0xffffffff, 5, 6, 0x80000000, 8};
+    Sha256State other = one;
+    sha256_portably(one, data.data(), blocks);
+    sha256_by_instructions(other, data.data(), blocks);
+    EXPECT_EQ(one, other) << blocks;
+  }
+}
+
 TEST(Sha256, OnlyItsOwnFormIsADigest) {
   EXPECT_TRUE(is_sha256(sha256("x")));
   EXPECT_FALSE(is_sha256(""));

@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "base/files.h"
+#include "base/open_below.h"
 
 namespace carrel {
 
@@ -264,23 +265,9 @@ Status TreeWriter::clear(const std::string& path) {
 
 Result<UniqueFd> open_file_below(int root, const std::string& path) {
   CARREL_ASSIGN(const std::string normal, normal_path(path));
-  UniqueFd held;
-  int directory = root;
-  std::string_view rest = normal;
-  for (std::size_t slash = rest.find('/'); slash != std::string_view::npos;
-       slash = rest.find('/')) {
-    UniqueFd next(::openat(directory, std::string(rest.substr(0, slash)).c_str(), kDirectory));
-    if (!next.valid()) {
-      return system_error("open " + quoted(path));
-    }
-    held = std::move(next);
-    directory = held.get();
-    rest.remove_prefix(slash + 1);
-  }
-  UniqueFd file(::openat(directory, std::string(rest).c_str(),
-                         O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  CARREL_ASSIGN(UniqueFd file, open_below(root, normal, O_RDONLY | O_NONBLOCK, Mounts::kEntered));
   struct stat info{};
-  if (!file.valid() || ::fstat(file.get(), &info) != 0) {
+  if (::fstat(file.get(), &info) != 0) {
     return system_error("open " + quoted(path));
   }
   if (!S_ISREG(info.st_mode)) {

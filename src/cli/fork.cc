@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <memory>
 #include <string>
 
 #include "backends/native/keeper_client.h"
@@ -15,15 +16,29 @@
 #include "policy/settings.h"
 #include "policy/spec_json.h"
 #include "storage/state.h"
+#include "storage/workspaces/flatten.h"
 #include "storage/workspaces/snapshot.h"
 
 namespace carrel::cli {
 
 namespace {
 
-// Takes the snapshot in a process of its own: what that needs to read files with would be in the way
-// of making a sandbox. The answer is "+id" or "-error".
-Result<std::string> snapshot_apart(const std::string& named) {
+// The snapshot that a fork is to begin with: one of that name, or one that is taken now.
+Result<storage::SnapshotRow> find_or_take(const std::string& named, const std::string& from) {
+  CARREL_ASSIGN(const std::unique_ptr<WorkspaceTarget> at, open_workspace_target(named));
+  if (!from.empty()) {
+    CARREL_ASSIGN(storage::SnapshotRow row, at->store->find_snapshot(at->row.name, from));
+    CARREL_TRY(storage::flatten(*at->store, row));
+    return row;
+  }
+  CARREL_ASSIGN(const UniqueFd alone, keep_runs_away(*at));
+  return storage::take_snapshot(*at->store, at->row, "", *at->writers,
+                                storage::Unchanged::kLastOne);
+}
+
+// Does that in a process of its own: what it needs to read files with would be in the way of making
+// a sandbox. The answer is "+id" or "-error".
+Result<std::string> snapshot_apart(const std::string& named, const std::string& snapshot) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     return system_error("take a snapshot");
@@ -35,16 +50,7 @@ Result<std::string> snapshot_apart(const std::string& named) {
     return system_error("take a snapshot");
   }
   if (child == 0) {
-    auto target = open_workspace_target(named);
-    Result<storage::SnapshotRow> taken = Error{};
-    if (target.ok()) {
-      WorkspaceTarget& at = **target;
-      auto alone = keep_runs_away(at);
-      taken = alone.ok() ? storage::take_snapshot(*at.store, at.row, "", *at.writers)
-                         : Result<storage::SnapshotRow>(alone.error());
-    } else {
-      taken = target.error();
-    }
+    auto taken = find_or_take(named, snapshot);
     const Status told =
         write_all(to.get(), taken.ok() ? "+" + taken->id : "-" + taken.error().to_string());
     ::_exit(told.ok() ? 0 : 1);
@@ -85,7 +91,8 @@ Result<std::string> make_fork(const Context& context, storage::Home& home,
   native::CreateRequest request;
   CARREL_ASSIGN(request.spec, spec_of(home, named));
   CARREL_ASSIGN(request.trees, open_mounts(context, request.spec));
-  CARREL_ASSIGN(const std::string snapshot, snapshot_apart(named));
+  const std::string from(context.arguments.value(OptionId::kForkFrom).value_or(""));
+  CARREL_ASSIGN(const std::string snapshot, snapshot_apart(named, from));
   storage::WorkspaceRow row;
   row.name = std::string(
       context.arguments.value(OptionId::kNewWorkspace).value_or("fork-" + storage::random_hex(8)));

@@ -196,8 +196,10 @@ constexpr std::array kCommands = {
             std::nullopt,
             "Takes a snapshot and prints the id of a new sandbox that continues from it, with the "
             "same settings and a workspace of its own. Values of variables are not stored, and so "
-            "not passed on.",
-            "copy=$(carrel fork $id)\ttry something in a copy\n", Visibility::kListed},
+            "not passed on. With --from no snapshot is taken.",
+            "copy=$(carrel fork $id)\ttry something in a copy\n"
+            "carrel fork $id --from before\tgo on from an earlier moment\n",
+            Visibility::kListed},
     Command{CommandId::kDiff, "diff", "show what changed in a workspace", CommandGroup::kFiles,
             kWorkspaceName, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt,
             "Without --from: since its last snapshot, or since it began. Without --to: until now. "
@@ -332,6 +334,9 @@ constexpr std::array kOptions = {
            of(CommandId::kSnapshot), policy::check_name},
     Option{OptionId::kNewWorkspace, 0, "workspace", "NAME", "the name of the new workspace", "",
            of(CommandId::kFork), policy::check_name},
+    Option{OptionId::kForkFrom, 0, "from", "SNAPSHOT",
+           "continue from this snapshot, not from what it is now", "", of(CommandId::kFork),
+           nullptr},
     Option{OptionId::kWorkspaceFrom, 0, "workspace-from", "DIR",
            "begin with a copy of this host directory, which stays as it is", "",
            of(CommandId::kRun, CommandId::kCode, CommandId::kCreate), nullptr},

@@ -132,6 +132,7 @@ enum class OptionId {
   kNamesOnly,
   kOlderThan,
   kNewWorkspace,
+  kForkFrom,
   kWorkspaceFrom,
   kYes,
   kInsecureHttp,

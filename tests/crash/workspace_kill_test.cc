@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "remains.h"
+#include "storage/workspaces/flatten.h"
 #include "support/box.h"
 #include "support/fixture.h"
 #include "trees.h"
@@ -144,6 +146,45 @@ TEST_P(WorkspaceKill, ASnapshotIsThereOrNotAndItsWorkspaceIsAsItWas) {
     ASSERT_EQ(says({"restore", "w", id}), id);
     const Run same = box.sh("cat some/* | cut -c1 | sort -u | wc -l; cat deep/er/est/f");
     ASSERT_EQ(same.out.substr(0, 2), "1\n") << what_ << ": " << id << " is a mixture";
+  }
+}
+
+// Each of the snapshots that are killed makes the layers of those before it into one.
+TEST_P(WorkspaceKill, AStackThatIsFlattenedIsWholeBeforeAndAfter) {
+  const Box box(GetParam(), {"--workspace", "w"});
+  std::map<std::string, std::string> moments;
+  int number = 0;
+  const auto change = [&] {
+    ++number;
+    const std::string script = "mkdir -p d; rm -f d/$(($1 - 5)); echo $1 | tee now > d/$1";
+    EXPECT_EQ(box.exec({"bash", "-c", script, "bash", std::to_string(number)}).status, 0);
+  };
+  const auto layers = [&] {
+    const json list = json::parse(carrel({"workspace", "history", "w", "--json"}).out, nullptr, false);
+    return list["snapshots"].back().value("layers", std::size_t{0});
+  };
+  for (unsigned long round = 0; round < rounds_; ++round) {
+    std::chrono::milliseconds took{0};
+    do {
+      change();
+      const Run taken = carrel({"snapshot", "w"});
+      ASSERT_EQ(taken.status, 0) << taken.err;
+      moments[taken.out.substr(0, taken.out.find('\n'))] = std::to_string(number);
+      took = taken.duration;
+    } while (layers() < storage::kMostLayers);
+    change();
+    const std::vector<std::string> known = history("w");
+    kill_at_random({"snapshot", "w"}, took * 2);
+    ASSERT_NO_FATAL_FAILURE(expect_whole(&box));
+    const std::vector<std::string> now = history("w");
+    if (now.size() > known.size()) {
+      moments[now.back()] = std::to_string(number);
+    }
+  }
+  for (std::size_t i = 0; i < 6; ++i) {
+    const auto& [id, seen] = *std::next(moments.begin(), static_cast<long>(pick(moments.size())));
+    ASSERT_EQ(says({"restore", "w", id}), id);
+    ASSERT_EQ(box.sh("cat now; ls d | wc -l").out.substr(0, seen.size() + 1), seen + "\n") << what_;
   }
 }
 

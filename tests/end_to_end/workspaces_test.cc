@@ -298,6 +298,47 @@ TEST_P(Workspaces, ForkGoesOnByItself) {
   EXPECT_EQ(in("copy", "cat a new").out, "one\nfork\nn\n");
 }
 
+TEST_P(Workspaces, ForkCanBeginWithAnEarlierSnapshot) {
+  const Box box(GetParam(), {"--workspace", "w"});
+  does(box, "echo one > a");
+  EXPECT_EQ(carrel({"snapshot", "w", "--name", "before"}).status, 0);
+  does(box, "echo two > a; echo x > new");
+  const std::string fork = says({"fork", "w", "--from", "before", "--workspace", "copy"});
+  EXPECT_EQ(carrel({"sh", fork, "cat a; ls"}).out, "one\na\n");
+  EXPECT_EQ(object({"workspace", "history", "w"})["snapshots"].size(), 1U) << "none was taken";
+  EXPECT_EQ(carrel({"fork", "w", "--from", "nothing"}).status, 125);
+}
+
+// An overlay takes a limited number of layers.
+TEST_P(Workspaces, AnyNumberOfSnapshotsCanBeForkedAndRestored) {
+  constexpr int kSnapshots = 200;
+  const Box box(GetParam(), {"--workspace", "w"});
+  does(box, "mkdir d; for i in $(seq 50); do echo $i > d/$i; done");
+  const auto looks = [](int i) {
+    return std::to_string(i) + "\n" + (i % 4 == 3 ? "" : std::to_string(i - i % 4) + "\n") + "50\n";
+  };
+  const std::string look = "cat now; cat come/and-go 2>&-; ls d | wc -l";
+  std::vector<std::string> ids;
+  for (int i = 0; i < kSnapshots; ++i) {
+    does(box, "echo " + std::to_string(i) + " > now; case " + std::to_string(i % 4) +
+                  " in 0) mkdir come; cp now come/and-go;; 3) rm -r come;; esac");
+    ids.push_back(says({"snapshot", "w"}));
+  }
+  expect_whole();
+  for (const int which : {0, kSnapshots / 2 + 1, kSnapshots - 2, kSnapshots - 1}) {
+    const std::string& id = ids[static_cast<std::size_t>(which)];
+    const std::string fork = says({"fork", "w", "--from", id});
+    EXPECT_EQ(carrel({"sh", fork, look}).out, looks(which));
+    EXPECT_EQ(carrel({"sh", fork, "rm -rf come d; echo fork > now"}).status, 0);
+    EXPECT_EQ(carrel({"rm", "--force", fork}).status, 0);
+    EXPECT_EQ(says({"restore", "w", id}), id);
+    EXPECT_EQ(box.sh(look).out, looks(which));
+  }
+  const std::string last = says({"fork", "w"});
+  EXPECT_EQ(carrel({"sh", last, look}).out, looks(kSnapshots - 1));
+  expect_whole();
+}
+
 TEST_P(Workspaces, UnreadableFilesAreInASnapshot) {
   const Box box(GetParam(), {"--workspace", "w"});
   does(box, "mkdir -p closed/in; echo x > closed/in/f; chmod 000 closed/in/f closed/in closed");

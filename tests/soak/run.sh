@@ -1,6 +1,17 @@
 #!/bin/sh
 # ./dev soak [ROUNDS]: kills the program at random moments, ROUNDS times (500) for each user, then
-# makes and removes sandboxes for a while, and looks for what is left behind. CARREL is the program.
+# makes and removes sandboxes for a while, and looks for what is left behind. After that what changes
+# workspaces is killed, 200 times each, and names are swapped under the program, 10,000 times.
+# CARREL is the program; CARREL_KILLS, CARREL_RACES and CARREL_RACE_ROUNDS ask for other numbers.
 set -eu
 : "${CARREL:?is the path of the program}"
-exec python3 -B "$(dirname "$0")/soak.py" "$CARREL" "${1:-500}"
+python3 -B "$(dirname "$0")/soak.py" "$CARREL" "${1:-500}"
+
+tests=$(dirname "$CARREL")/tests
+export CARREL_BINARY="$CARREL"
+export CARREL_KILLS="${CARREL_KILLS:-200}"
+export CARREL_RACES="${CARREL_RACES:-10000}"
+export CARREL_RACE_ROUNDS="${CARREL_RACE_ROUNDS:-10000}"
+"$tests/crash/crash_workspace_kill_test"
+"$tests/attacks/attack_mount_attacks_test" --gtest_filter='*C03_*'
+"$tests/attacks/attack_files_api_attacks_test" --gtest_filter='*B05_*'

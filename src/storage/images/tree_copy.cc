@@ -1,97 +1,28 @@
 #include "storage/images/tree_copy.h"
 
 #include <fcntl.h>
-#include <linux/fs.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <map>
 #include <utility>
 
+#include "base/file_copy.h"
 #include "base/files.h"
 
 namespace carrel::storage {
 
 namespace {
 
-constexpr std::size_t kPiece = 256 << 10;
-
 Error copy_error(const std::string& path) { return system_error("copy '" + path + "'"); }
 
-// The bytes from `start` to `end` of one file to the same place in the other.
-Status copy_range(int from, int to, off_t start, off_t end, const std::string& path) {
-  std::string buffer(kPiece, '\0');
-  while (start < end) {
-    const auto wanted = std::min<off_t>(end - start, static_cast<off_t>(kPiece));
-    const ssize_t n = ::pread(from, buffer.data(), static_cast<std::size_t>(wanted), start);
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n <= 0) {
-      return n == 0
-                 ? Status{Error{Code::kConflict, 0, "'" + path + "' shrank while it was read", {}}}
-                 : Status{copy_error(path)};
-    }
-    for (ssize_t done = 0; done < n;) {
-      const ssize_t written =
-          ::pwrite(to, buffer.data() + done, static_cast<std::size_t>(n - done), start + done);
-      if (written < 0 && errno != EINTR) {
-        return copy_error(path);
-      }
-      done += std::max<ssize_t>(written, 0);
-    }
-    start += n;
-  }
-  return {};
-}
-
-// Shares the blocks where the file system can, and keeps holes where there are some.
-Status copy_contents(int from, int to, off_t size, const std::string& path) {
-  if (size == 0 || ::ioctl(to, FICLONE, from) == 0) {
-    return {};
-  }
-  if (::ftruncate(to, size) != 0) {
-    return copy_error(path);
-  }
-  for (off_t at = 0; at < size;) {
-    off_t data = ::lseek(from, at, SEEK_DATA);
-    if (data < 0 && errno == ENXIO) {
-      break;
-    }
-    off_t hole = data < 0 ? size : ::lseek(from, data, SEEK_HOLE);
-    data = std::max(data, at);
-    hole = hole < 0 || hole > size ? size : hole;
-    CARREL_TRY(copy_range(from, to, data, hole, path));
-    at = hole;
-  }
-  return {};
-}
-
-Status copy_and_hash(int from, int to, std::uint64_t size, Sha256& hash, const std::string& path) {
-  std::string buffer(kPiece, '\0');
-  std::uint64_t left = size;
-  while (left > 0) {
-    const std::size_t wanted = std::min<std::uint64_t>(left, kPiece);
-    const ssize_t n = ::read(from, buffer.data(), wanted);
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n <= 0) {
-      return n == 0
-                 ? Status{Error{Code::kConflict, 0, "'" + path + "' shrank while it was read", {}}}
-                 : Status{copy_error(path)};
-    }
-    const std::string_view piece(buffer.data(), static_cast<std::size_t>(n));
-    hash.update(piece);
-    CARREL_TRY(write_all(to, piece));
-    left -= piece.size();
-  }
-  return {};
+// Blocks are shared where the file system can, unless the contents are to be what was hashed.
+Status copy_file(int from, int to, std::uint64_t size, Sha256* hash, const std::string& path) {
+  const bool shared = hash == nullptr && share_contents(from, to);
+  return shared ? Status{} : copy_contents(from, to, size, hash, path);
 }
 
 class Copier {
@@ -181,8 +112,7 @@ class Copier {
     const auto size = static_cast<std::uint64_t>(info.st_size);
     note((info.st_mode & 0111) != 0 ? "x" : "f", path, size);
     CARREL_ASSIGN(UniqueFd copy, to_.file(path, info.st_mode, size));
-    CARREL_TRY(hash_ != nullptr ? copy_and_hash(source.get(), copy.get(), size, *hash_, path)
-                                : copy_contents(source.get(), copy.get(), info.st_size, path));
+    CARREL_TRY(copy_file(source.get(), copy.get(), size, hash_, path));
     const std::array<timespec, 2> times = {info.st_mtim, info.st_mtim};
     if (::futimens(copy.get(), times.data()) != 0) {
       return copy_error(path);

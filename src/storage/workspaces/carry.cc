@@ -9,7 +9,9 @@
 #include <cerrno>
 
 #include "base/files.h"
+#include "base/open_below.h"
 #include "storage/workspaces/current.h"
+#include "storage/workspaces/flatten.h"
 #include "storage/workspaces/layer_writer.h"
 #include "storage/workspaces/tree_scan.h"
 
@@ -125,8 +127,8 @@ Status write_file(WorkspaceStore& store, const WorkspaceRow& workspace, const Tr
   CARREL_ASSIGN(const UniqueFd copy,
                 open_at(parent, draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
   const auto finish = [&]() -> Status {
-    CARREL_ASSIGN(const ContentHash hash, copy_hashed(contents.get(), copy.get(), node.entry.path));
-    if (hash != node.entry.hash) {
+    CARREL_ASSIGN(const HashedCopy hashed, copy_hashed(contents.get(), copy.get(), node.entry.path));
+    if (hashed.hash != node.entry.hash) {
       return Error{Code::kConflict, 0, "'" + node.entry.path + "' changed while it was read", {}};
     }
     CARREL_TRY(give_to_owner_of(parent, copy.get(), node.entry.path));
@@ -229,11 +231,13 @@ Status note_carried(WorkspaceStore& store, const WorkspaceRow& workspace, const 
     }
     changes.push_back(entry);
   }
-  CARREL_TRY(writer.finish());
-  CARREL_ASSIGN(LayerRef layer, store.finish_layer(draft, changes));
-  std::vector<LayerRef> layers = origin.layers;
-  layers.push_back(std::move(layer));
-  return store.records().set_layers(origin.id, layers);
+  CARREL_ASSIGN(LayerFiles files, writer.finish());
+  CARREL_ASSIGN(LayerRef layer, store.finish_layer(draft, changes, files));
+  SnapshotRow now = origin;
+  now.layers.push_back(std::move(layer));
+  CARREL_TRY(store.records().set_layers(now.id, now.layers));
+  (void)flatten(store, now);
+  return {};
 }
 
 Result<std::vector<Carry>> judge_changes(int directory, const std::vector<Difference>& changes) {

@@ -148,6 +148,13 @@ bool add_attributes(std::string_view text, TreeEntry& entry) {
   return true;
 }
 
+void drop_below(Tree& tree, const std::string& path) {
+  auto at = tree.upper_bound(path);
+  while (at != tree.end() && lies_in(at->first, path)) {
+    at = tree.erase(at);
+  }
+}
+
 std::string octal(unsigned mode) {
   std::array<char, 8> text{};
   const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), mode, 8);
@@ -235,18 +242,12 @@ Result<std::vector<TreeEntry>> changes_from_text(std::string_view text) {
 }
 
 void apply_changes(Tree& tree, const std::vector<TreeEntry>& changes, const std::string& layer) {
-  const auto drop_below = [&](const std::string& path) {
-    auto at = tree.upper_bound(path);
-    while (at != tree.end() && lies_in(at->first, path)) {
-      at = tree.erase(at);
-    }
-  };
   for (const TreeEntry& entry : changes) {
     const auto known = tree.find(entry.path);
     const bool was_directory =
         known != tree.end() && known->second.entry.kind == EntryKind::kDirectory;
     if (was_directory && (entry.kind != EntryKind::kDirectory || entry.opaque)) {
-      drop_below(entry.path);
+      drop_below(tree, entry.path);
     }
     if (entry.kind == EntryKind::kGone) {
       if (known != tree.end()) {
@@ -257,6 +258,21 @@ void apply_changes(Tree& tree, const std::vector<TreeEntry>& changes, const std:
     TreeNode node{entry, layer};
     node.entry.opaque = false;
     tree.insert_or_assign(entry.path, std::move(node));
+  }
+}
+
+void merge_changes(Tree& changes, const std::vector<TreeEntry>& later, const std::string& layer) {
+  for (const TreeEntry& entry : later) {
+    const auto known = changes.find(entry.path);
+    TreeNode node{entry, layer};
+    if (entry.kind != EntryKind::kDirectory || entry.opaque) {
+      drop_below(changes, entry.path);
+    } else if (known != changes.end()) {
+      // Where something else came before it, nothing of a directory of layers further below is left.
+      const TreeEntry& before = known->second.entry;
+      node.entry.opaque = before.kind != EntryKind::kDirectory || before.opaque;
+    }
+    changes.insert_or_assign(entry.path, std::move(node));
   }
 }
 

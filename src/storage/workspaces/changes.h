@@ -39,6 +39,10 @@ using Tree = std::map<std::string, TreeNode, PathOrder>;
 // Lays the changes of a layer over the tree.
 void apply_changes(Tree& tree, const std::vector<TreeEntry>& changes, const std::string& layer);
 
+// Lays the changes of a layer over those of layers below it, so that together they change any tree
+// as one after the other would.
+void merge_changes(Tree& changes, const std::vector<TreeEntry>& later, const std::string& layer);
+
 // Whether two entries are the same to whoever reads the tree; times do not count.
 bool same_contents(const TreeEntry& a, const TreeEntry& b);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/open_below.h"
 #include "storage/workspaces/layer_writer.h"
 #include "storage/workspaces/tree_index.h"
 
@@ -13,32 +14,37 @@ namespace carrel::storage {
 
 namespace {
 
-// The hashes of all files of a scan, and the attributes.
-Status fill_hashes(int tree, const TreeIndex& index, std::vector<ScannedEntry>& entries) {
-  auto known = index.entries.begin();
-  for (ScannedEntry& entry : entries) {
-    while (known != index.entries.end() && comes_before(known->path, entry.path)) {
+// Everything that a scan found, with the hashes of all files, and the attributes.
+Result<std::vector<TreeEntry>> with_hashes(int tree, const TreeIndex& index, TreeScan& scan) {
+  std::vector<TreeEntry> all;
+  std::size_t known = 0;
+  auto next = scan.entries.begin();
+  for (const ScanPart& part : scan.parts) {
+    for (std::size_t i = part.first; i < part.last; ++i) {
+      all.push_back(index.entry(i));
+    }
+    if (!part.is_entry()) {
+      known = part.last;
+      continue;
+    }
+    ScannedEntry& entry = *next++;
+    while (known < index.size() && comes_before(index.path(known), entry.path)) {
       ++known;
     }
-    if (entry.kind != EntryKind::kFile && entry.kind != EntryKind::kDirectory) {
-      continue;
-    }
-    const bool there = known != index.entries.end() && known->path == entry.path;
-    if (there && has_same_attributes(*known, entry, index.began_ns)) {
-      entry.attributes = known->attributes;
-    } else {
+    const bool there = known < index.size() && index.path(known) == entry.path;
+    if (there && has_same_attributes(index[known], entry, index.began_ns())) {
+      entry.attributes = index.attributes(known);
+    } else if (entry.kind == EntryKind::kFile || entry.kind == EntryKind::kDirectory) {
       CARREL_ASSIGN(entry.attributes, attributes_below(tree, entry.path));
     }
-    if (entry.kind != EntryKind::kFile) {
-      continue;
+    if (there && is_certain(index[known], entry, index.began_ns())) {
+      entry.hash = index[known].hash;
+    } else if (entry.kind == EntryKind::kFile) {
+      CARREL_ASSIGN(entry.hash, hash_synced(tree, entry.path));
     }
-    if (there && is_certain(*known, entry, index.began_ns)) {
-      entry.hash = known->hash;
-      continue;
-    }
-    CARREL_ASSIGN(entry.hash, hash_synced(tree, entry.path));
+    all.push_back(std::move(entry));
   }
-  return {};
+  return all;
 }
 
 }  // namespace
@@ -47,19 +53,18 @@ Result<Tree> current_tree(WorkspaceStore& store, const WorkspaceRow& workspace) 
   CARREL_ASSIGN(const UniqueFd directory, store.open_directory(workspace));
   CARREL_ASSIGN(const UniqueFd top, store.open_tree(workspace));
   const bool shown = store.is_shown(workspace.name);
+  // In memory a write through a mapping changes no time.
+  const TreeIndex index =
+      shown ? TreeIndex() : read_index(directory.get(), "index", workspace.head);
   ScanOptions options;
+  options.index = &index;
   if (shown) {
     options.without.insert(kStageInTree);
   }
   CARREL_ASSIGN(TreeScan scan, scan_tree(top.get(), workspace.form, options));
-  // In memory a write through a mapping changes no time.
-  const TreeIndex index =
-      shown ? TreeIndex{} : read_index(directory.get(), "index", workspace.head);
-  CARREL_TRY(fill_hashes(top.get(), index, scan.entries));
+  CARREL_ASSIGN(const std::vector<TreeEntry> changes, with_hashes(top.get(), index, scan));
   CARREL_ASSIGN(const std::vector<LayerRef> base, store.records().base_layers(workspace.name));
   CARREL_ASSIGN(Tree tree, store.read_tree(base));
-  std::vector<TreeEntry> changes(std::make_move_iterator(scan.entries.begin()),
-                                 std::make_move_iterator(scan.entries.end()));
   apply_changes(tree, changes, "");
   return tree;
 }

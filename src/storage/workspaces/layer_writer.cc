@@ -1,39 +1,26 @@
 #include "storage/workspaces/layer_writer.h"
 
 #include <fcntl.h>
-#include <linux/fs.h>
-#include <linux/magic.h>
-#include <linux/openat2.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 
+#include "base/file_copy.h"
 #include "base/files.h"
-#include "storage/workspaces/attributes.h"
+#include "base/open_below.h"
 #include "base/sha256.h"
+#include "storage/workspaces/attributes.h"
 #include "storage/workspaces/tree_scan.h"
 
 namespace carrel::storage {
 
 namespace {
 
-constexpr std::size_t kPiece = 256 << 10;
-// With more files than this it is quicker to have the whole file system synced.
-constexpr std::uint64_t kManyFiles = 128;
-
 Error copy_error(const std::string& path) { return system_error("copy '" + path + "'"); }
-
-bool is_zero(std::string_view piece) {
-  return piece[0] == '\0' && piece.substr(1) == piece.substr(0, piece.size() - 1);
-}
 
 // Of the last read and of the last write.
 std::array<timespec, 2> both_times(std::int64_t ns) {
@@ -44,38 +31,13 @@ std::array<timespec, 2> both_times(std::int64_t ns) {
   return {time, time};
 }
 
-// Where `to` may be a hole it becomes one.
-Result<ContentHash> read_through(int from, int to, const std::string& path) {
-  Sha256 hash;
-  std::string buffer(kPiece, '\0');
-  off_t at = 0;
-  for (;;) {
-    const ssize_t n = ::pread(from, buffer.data(), buffer.size(), at);
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n < 0) {
-      return copy_error(path);
-    }
-    if (n == 0) {
-      break;
-    }
-    const std::string_view piece(buffer.data(), static_cast<std::size_t>(n));
-    hash.update(piece);
-    if (to >= 0 && !is_zero(piece)) {
-      if (::lseek(to, at, SEEK_SET) < 0) {
-        return copy_error(path);
-      }
-      if (Status written = write_all(to, piece); !written.ok()) {
-        written.error().message = "copy '" + path + "'";
-        return written.error();
-      }
-    }
-    at += n;
-  }
-  if (to >= 0 && ::ftruncate(to, at) != 0) {
+Result<ContentHash> hash_of(int file, int copy, const std::string& path) {
+  struct stat info{};
+  if (::fstat(file, &info) != 0) {
     return copy_error(path);
   }
+  Sha256 hash;
+  CARREL_TRY(copy_contents(file, copy, static_cast<std::uint64_t>(info.st_size), &hash, path));
   return hash.digest();
 }
 
@@ -83,12 +45,6 @@ Result<ContentHash> read_through(int from, int to, const std::string& path) {
 // its next write through the mapping then changes the file's times again. Nobody waits for the disk.
 void write_back(int file) {
   ::sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE);
-}
-
-// On ext4 one sync brings everything to the disk that was done to names and inodes before it.
-bool syncs_together(int directory) {
-  struct statfs info{};
-  return ::fstatfs(directory, &info) == 0 && info.f_type == EXT4_SUPER_MAGIC;
 }
 
 // As root a workspace's files are not root's. An empty name is the directory or file itself.
@@ -107,22 +63,10 @@ std::pair<std::string, std::string> split_path(const std::string& path) {
                                     : std::pair(path.substr(0, slash), path.substr(slash + 1));
 }
 
-Result<UniqueFd> open_below(int root, const std::string& path, int flags) {
-  struct open_how how{};
-  how.flags = static_cast<unsigned>(flags | O_CLOEXEC | O_NOFOLLOW);
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
-  const std::string name = path.empty() ? "." : path;
-  UniqueFd fd(static_cast<int>(::syscall(SYS_openat2, root, name.c_str(), &how, sizeof how)));
-  if (!fd.valid()) {
-    return system_error("open '" + path + "'");
-  }
-  return fd;
-}
-
 Result<ContentHash> hash_synced(int root, const std::string& path) {
   CARREL_ASSIGN(const UniqueFd file, open_below(root, path, O_RDONLY | O_NONBLOCK));
   write_back(file.get());
-  return read_through(file.get(), -1, path);
+  return hash_of(file.get(), -1, path);
 }
 
 Result<std::string> attributes_below(int root, const std::string& path) {
@@ -130,9 +74,10 @@ Result<std::string> attributes_below(int root, const std::string& path) {
   return read_attributes(file.get());
 }
 
-Result<ContentHash> copy_hashed(int from, int to, const std::string& path) {
-  const bool shared = ::ioctl(to, FICLONE, from) == 0;
-  return read_through(from, shared ? -1 : to, path);
+Result<HashedCopy> copy_hashed(int from, int to, const std::string& path) {
+  const bool shared = share_contents(from, to);
+  CARREL_ASSIGN(const ContentHash hash, hash_of(from, shared ? -1 : to, path));
+  return HashedCopy{hash, shared ? Copied::kShared : Copied::kWritten};
 }
 
 Status set_times(int fd, std::int64_t mtime_ns, const std::string& path) {
@@ -154,7 +99,7 @@ Status LayerWriter::leave(std::size_t depth) {
       return copy_error(last.path);
     }
     CARREL_TRY(set_times(last.copy.get(), last.mtime_ns, last.path));
-    unsynced_.push_back(std::move(open_.back().copy));
+    files_.add_directory(std::move(open_.back().copy));
     open_.pop_back();
   }
   return {};
@@ -172,7 +117,7 @@ Result<int> LayerWriter::enter(std::string_view path) {
     const std::string next(path.substr(0, path.find('/', known)));
     const std::string name = next.substr(known);
     const int parent = open_.empty() ? to_ : open_.back().copy.get();
-    CARREL_ASSIGN(const UniqueFd original, open_below(from_, next, O_RDONLY | O_DIRECTORY));
+    CARREL_ASSIGN(const UniqueFd original, open_below(from_(next), next, O_RDONLY | O_DIRECTORY));
     struct stat info{};
     if (::fstat(original.get(), &info) != 0 ||
         (::mkdirat(parent, name.c_str(), 0700) != 0 && errno != EEXIST)) {
@@ -201,8 +146,20 @@ Status LayerWriter::add(ScannedEntry& entry) {
   return entry.kind == EntryKind::kFile ? file(parent, name, entry) : other(parent, name, entry);
 }
 
+Status LayerWriter::add_sealed(ScannedEntry& entry) {
+  if (entry.kind == EntryKind::kDirectory) {
+    return add(entry);
+  }
+  const auto [directory, name] = split_path(entry.path);
+  CARREL_ASSIGN(const int parent, enter(directory));
+  CARREL_ASSIGN(const UniqueFd above,
+                open_below(from_(entry.path), directory, O_PATH | O_DIRECTORY));
+  // A file cannot have any number of names.
+  return ::linkat(above.get(), name.c_str(), parent, name.c_str(), 0) == 0 ? Status{} : add(entry);
+}
+
 Status LayerWriter::file(int parent, const std::string& name, ScannedEntry& entry) {
-  CARREL_ASSIGN(const UniqueFd original, open_below(from_, entry.path, O_RDONLY | O_NONBLOCK));
+  CARREL_ASSIGN(const UniqueFd original, open_below(from_(entry.path), entry.path, O_RDONLY | O_NONBLOCK));
   write_back(original.get());
   struct stat info{};
   if (::fstat(original.get(), &info) != 0) {
@@ -223,7 +180,8 @@ Status LayerWriter::file(int parent, const std::string& name, ScannedEntry& entr
   }
   CARREL_ASSIGN(UniqueFd copy,
                 open_at(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
-  CARREL_ASSIGN(entry.hash, copy_hashed(original.get(), copy.get(), entry.path));
+  CARREL_ASSIGN(const HashedCopy hashed, copy_hashed(original.get(), copy.get(), entry.path));
+  entry.hash = hashed.hash;
   CARREL_TRY(give_to_workspace(copy.get(), "", entry.path));
   CARREL_TRY(write_attributes(copy.get(), entry.attributes, entry.path));
   if (::fchmod(copy.get(), entry.mode) != 0) {
@@ -231,9 +189,10 @@ Status LayerWriter::file(int parent, const std::string& name, ScannedEntry& entr
   }
   CARREL_TRY(set_times(copy.get(), entry.mtime_ns, entry.path));
   bytes_ += entry.size;
-  write_back(copy.get());  // so that the disk works while the next one is copied
-  if (++files_ <= kManyFiles) {
-    unsynced_.push_back(std::move(copy));
+  if (hashed.copied == Copied::kShared) {
+    files_.add_shared(std::move(copy));
+  } else {
+    files_.add_copied(std::move(copy));
   }
   return {};
 }
@@ -253,23 +212,9 @@ Status LayerWriter::other(int parent, const std::string& name, const ScannedEntr
   return give_to_workspace(parent, name.c_str(), entry.path);
 }
 
-Status LayerWriter::finish() {
+Result<LayerFiles> LayerWriter::finish() {
   CARREL_TRY(leave(0));
-  if (files_ > kManyFiles || unsynced_.size() > 2 * kManyFiles) {
-    unsynced_.clear();
-    return ::syncfs(to_) == 0 ? Status{} : Status{system_error("sync the layer")};
-  }
-  const bool together = syncs_together(to_);
-  for (const UniqueFd& fd : unsynced_) {
-    const unsigned all = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
-                         SYNC_FILE_RANGE_WAIT_AFTER;
-    const int synced = together ? ::sync_file_range(fd.get(), 0, 0, all) : ::fsync(fd.get());
-    if (synced != 0 && !(together && errno == ESPIPE)) {  // a directory
-      return system_error("sync the layer");
-    }
-  }
-  unsynced_.clear();
-  return ::fsync(to_) == 0 ? Status{} : Status{system_error("sync the layer")};
+  return std::move(files_);
 }
 
 }  // namespace carrel::storage

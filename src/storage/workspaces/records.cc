@@ -46,6 +46,8 @@ constexpr char kAddSnapshotLayer[] =
 #define CARREL_WORKSPACE_COLUMNS \
   "name, form, created_ms, used_ms, disk_bytes, base, head, source, restoring"
 
+#define CARREL_SNAPSHOT_COLUMNS "id, workspace, name, created_ms, frozen_us, changed, bytes"
+
 WorkspaceRow read_workspace(const Database::Statement& statement) {
   WorkspaceRow row;
   row.name = statement.text(0);
@@ -224,11 +226,22 @@ Result<std::vector<LayerRef>> WorkspaceRecords::list_layers(const char* sql,
 }
 
 Result<std::vector<SnapshotRow>> WorkspaceRecords::snapshots(const std::string& workspace) {
-  CARREL_ASSIGN(auto statement,
-                database_.prepare("SELECT id, workspace, name, created_ms, frozen_us, changed, "
-                                  "bytes FROM snapshots WHERE ?1 = '' OR workspace = ?1 ORDER BY "
-                                  "created_ms, rowid"));
-  statement.bind(workspace);
+  return list_snapshots("SELECT " CARREL_SNAPSHOT_COLUMNS " FROM snapshots WHERE ?1 = '' OR "
+                        "workspace = ?1 ORDER BY created_ms, rowid",
+                        workspace);
+}
+
+Result<std::optional<SnapshotRow>> WorkspaceRecords::snapshot(const std::string& id) {
+  CARREL_ASSIGN(std::vector<SnapshotRow> rows,
+                list_snapshots("SELECT " CARREL_SNAPSHOT_COLUMNS " FROM snapshots WHERE id = ?1",
+                               id));
+  return rows.empty() ? std::nullopt : std::optional<SnapshotRow>(std::move(rows.front()));
+}
+
+Result<std::vector<SnapshotRow>> WorkspaceRecords::list_snapshots(const char* sql,
+                                                                  const std::string& value) {
+  CARREL_ASSIGN(auto statement, database_.prepare(sql));
+  statement.bind(value);
   std::vector<SnapshotRow> rows;
   for (;;) {
     CARREL_ASSIGN(const bool more, statement.step());

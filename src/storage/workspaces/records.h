@@ -67,6 +67,7 @@ class WorkspaceRecords {
   Status add_snapshot(const SnapshotRow& row);
   // Of one workspace, or of all if the name is empty; the oldest first.
   Result<std::vector<SnapshotRow>> snapshots(const std::string& workspace);
+  Result<std::optional<SnapshotRow>> snapshot(const std::string& id);
   // kConflict as long as a workspace is being restored to it.
   Status remove_snapshot(const std::string& id);
   // It is another tree from now on.
@@ -78,6 +79,7 @@ class WorkspaceRecords {
 
  private:
   explicit WorkspaceRecords(Database database) : database_(std::move(database)) {}
+  Result<std::vector<SnapshotRow>> list_snapshots(const char* sql, const std::string& value);
   Result<std::vector<LayerRef>> list_layers(const char* sql, const std::string& owner);
   Status add_layers(const char* sql, const std::string& owner,
                     const std::vector<LayerRef>& layers);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "base/open_below.h"
 #include "storage/workspaces/attributes.h"
 #include "storage/workspaces/current.h"
 #include "storage/workspaces/layer_writer.h"
@@ -110,11 +111,11 @@ class Restorer {
       entry.hash = known->second.entry.hash;
       entry.attributes = known->second.entry.attributes;
     }
-    TreeIndex index;
-    index.snapshot = snapshot_.id;
-    index.began_ns = scan->began_ns;
-    index.entries = std::move(scan->entries);
-    (void)write_index(directory_.get(), "index", index);
+    TreeIndex index = scan->make_index({});
+    index.set_snapshot(snapshot_.id);
+    if (draft_index(directory_.get(), "index", index).ok()) {
+      (void)place_index(directory_.get(), "index");
+    }
   }
 
  private:
@@ -223,8 +224,8 @@ class Restorer {
     const FilesAs owner(owner_, owners());
     CARREL_ASSIGN(const UniqueFd copy, open_at(stage_.get(), std::to_string(staged_.size()),
                                                O_WRONLY | O_CREAT | O_EXCL, 0600));
-    CARREL_ASSIGN(const ContentHash hash, copy_hashed(contents.get(), copy.get(), path));
-    if (hash != node.entry.hash) {
+    CARREL_ASSIGN(const HashedCopy hashed, copy_hashed(contents.get(), copy.get(), path));
+    if (hashed.hash != node.entry.hash) {
       return damaged(path);
     }
     CARREL_TRY(write_attributes(copy.get(), node.entry.attributes, path));

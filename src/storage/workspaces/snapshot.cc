@@ -4,9 +4,12 @@
 
 #include <chrono>
 #include <optional>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "storage/state.h"
+#include "storage/workspaces/flatten.h"
 #include "storage/workspaces/taking.h"
 
 namespace carrel::storage {
@@ -19,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 struct Before {
   TreeIndex index;
   std::vector<LayerRef> layers;
+  std::optional<SnapshotRow> head;  // if the layers are those of the last snapshot
 };
 
 Result<Before> look_before(WorkspaceStore& store, const WorkspaceRow& workspace, int directory) {
@@ -33,20 +37,26 @@ Result<Before> look_before(WorkspaceStore& store, const WorkspaceRow& workspace,
     before.index = read_index(directory, "index", head.id);
   }
   before.layers = head.layers;
-  if (!before.index.snapshot.empty()) {
+  before.head = head;
+  if (before.index.size() > 0) {
     return before;
   }
   if (workspace.form == TreeForm::kUpper) {
     CARREL_ASSIGN(before.layers, store.records().base_layers(workspace.name));
+    before.head.reset();
     return before;
   }
   // Without evidence contents are compared by their hashes.
   CARREL_ASSIGN(Tree tree, store.read_tree(head.layers));
+  IndexBuilder index(tree.size() + 1);
+  ScannedEntry entry;
+  entry.kind = EntryKind::kDirectory;
+  index.add(entry);  // the top
   for (auto& [path, node] : tree) {
-    ScannedEntry entry;
     static_cast<TreeEntry&>(entry) = std::move(node.entry);
-    before.index.entries.push_back(std::move(entry));
+    index.add(entry);
   }
+  before.index = index.finish(0);
   return before;
 }
 
@@ -80,10 +90,48 @@ class Standstill {
   Clock::duration took_{};
 };
 
+// Writes the index of a tree while the disk is busy with its layer.
+class IndexInTheMaking {
+ public:
+  IndexInTheMaking(int directory, const TreeScan& scan, const TreeIndex& before,
+                   const std::string& snapshot) {
+    const auto make = [this, directory, &scan, &before, snapshot] {
+      TreeIndex index = scan.make_index(before);
+      index.set_snapshot(snapshot);
+      drafted_ = draft_index(directory, "index", index);
+    };
+    try {
+      thread_ = std::thread(make);
+    } catch (const std::system_error&) {
+      make();
+    }
+  }
+  IndexInTheMaking(const IndexInTheMaking&) = delete;
+  IndexInTheMaking& operator=(const IndexInTheMaking&) = delete;
+  ~IndexInTheMaking() { wait(); }
+  // It counts from now on.
+  void place(int directory) {
+    wait();
+    if (drafted_.ok()) {
+      (void)place_index(directory, "index");
+    }
+  }
+
+ private:
+  void wait() {
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
+  std::thread thread_;
+  Status drafted_;
+};
+
 }  // namespace
 
 Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& workspace,
-                                  const std::string& name, Writers& writers) {
+                                  const std::string& name, Writers& writers,
+                                  Unchanged unchanged) {
   CARREL_ASSIGN(const UniqueFd directory, store.open_directory(workspace));
   CARREL_ASSIGN(const UniqueFd tree, store.open_tree(workspace));
   const bool shown = store.is_shown(workspace.name);
@@ -101,6 +149,16 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
     store.drop_layer(draft);
     return taken.error();
   }
+  const bool last_one = unchanged == Unchanged::kLastOne && taken->changes.empty() &&
+                        before.head.has_value();
+  if (last_one) {
+    store.drop_layer(draft);
+    if (!shown && !taken->scan.entries.empty()) {
+      IndexInTheMaking(directory.get(), taken->scan, before.index, before.head->id)
+          .place(directory.get());
+    }
+    return *before.head;
+  }
   SnapshotRow row;
   row.id = random_hex(12);
   row.workspace = workspace.name;
@@ -110,18 +168,22 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
   row.changed = taken->changes.size();
   row.bytes = taken->bytes;
   row.layers = std::move(before.layers);
+  std::optional<IndexInTheMaking> index;
+  if (!shown) {
+    index.emplace(directory.get(), taken->scan, before.index, row.id);
+  }
   // Without a change the layer would say nothing.
   if (!taken->changes.empty() || row.layers.empty()) {
-    CARREL_ASSIGN(LayerRef layer, store.finish_layer(draft, taken->changes));
+    CARREL_ASSIGN(LayerRef layer, store.finish_layer(draft, taken->changes, taken->files));
     row.layers.push_back(std::move(layer));
   } else {
     store.drop_layer(draft);
   }
   CARREL_TRY(store.records().add_snapshot(row));
-  taken->index.snapshot = row.id;
-  if (!shown) {
-    (void)write_index(directory.get(), "index", taken->index);
+  if (index.has_value()) {
+    index->place(directory.get());
   }
+  (void)flatten(store, row);  // it is as good without, and the next one tries again
   return row;
 }
 

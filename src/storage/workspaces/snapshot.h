@@ -26,9 +26,13 @@ class NoWriters : public Writers {
   void thaw() override {}
 };
 
+// What happens when the tree is what the last snapshot of it is: there is one more, or that one does.
+enum class Unchanged { kTakenAgain, kLastOne };
+
 // Takes a snapshot of a workspace and returns it: what it says is on disk. The writers stand still
 // while the tree is read and not longer.
 Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& workspace,
-                                  const std::string& name, Writers& writers);
+                                  const std::string& name, Writers& writers,
+                                  Unchanged unchanged = Unchanged::kTakenAgain);
 
 }  // namespace carrel::storage

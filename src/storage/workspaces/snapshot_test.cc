@@ -48,6 +48,26 @@ TEST_F(SnapshotTest, WithoutAChangeThereIsNoLayer) {
   EXPECT_EQ(std::distance(fs::directory_iterator(root_ + "/layers"), {}), 1);
 }
 
+TEST_F(SnapshotTest, LastOneDoesIfNothingChangedAndThatIsEnough) {
+  const auto last = [&] {
+    return take_snapshot(*store_, store_->find("w").value(), "", writers_, Unchanged::kLastOne)
+        .value();
+  };
+  const SnapshotRow first = last();
+  write("a", "one");
+  const SnapshotRow second = last();
+  EXPECT_NE(second.id, first.id);
+  EXPECT_EQ(look(second), look(tree()));
+  EXPECT_EQ(last().id, second.id);
+  ::usleep(40'000);
+  EXPECT_EQ(last().id, second.id);
+  write("a", "two");
+  const SnapshotRow third = last();
+  EXPECT_NE(third.id, second.id);
+  EXPECT_EQ(look(third), look(tree()));
+  EXPECT_EQ(snapshot().layers.size(), third.layers.size());
+}
+
 TEST_F(SnapshotTest, OneKindCanReplaceAnother) {
   write("a/x/y", "1");
   write("b", "2");

@@ -14,13 +14,13 @@ Status take(WorkspaceStore& store, const WorkspaceSource& source,
   const TreeIndex nothing;
   LayerRequest request{source.directory, TreeForm::kPlain, nothing, draft.tree.get(), {},
                        source.without};
-  CARREL_ASSIGN(const TakenLayer taken, take_layer(request));
+  CARREL_ASSIGN(TakenLayer taken, take_layer(request));
   snapshot.id = random_hex(12);
   snapshot.name = kOrigin;
   snapshot.created_ms = wall_clock_ms();
   snapshot.changed = taken.changes.size();
   snapshot.bytes = taken.bytes;
-  CARREL_ASSIGN(LayerRef layer, store.finish_layer(draft, taken.changes));
+  CARREL_ASSIGN(LayerRef layer, store.finish_layer(draft, taken.changes, taken.files));
   snapshot.layers.push_back(std::move(layer));
   return {};
 }

@@ -15,44 +15,57 @@ class Taker {
       : request_(request), writer_(request.tree, request.layer) {}
 
   Status compare(TreeScan& scan) {
-    const std::vector<ScannedEntry>& before = request_.before.entries;
-    auto old = before.begin();
-    for (ScannedEntry& now : scan.entries) {
-      while (old != before.end() && comes_before(old->path, now.path)) {
-        CARREL_TRY(gone(*old++));
+    const TreeIndex& before = request_.before;
+    std::size_t old = 1;  // after the top
+    auto next = scan.entries.begin();
+    for (const ScanPart& part : scan.parts) {
+      if (!part.is_entry()) {
+        for (; old < part.first; ++old) {
+          CARREL_TRY(gone(old));
+        }
+        old = part.last;
+        continue;
       }
-      const bool known = old != before.end() && old->path == now.path;
-      CARREL_TRY(known ? both(*old, now) : changed(now));
+      ScannedEntry& now = *next++;
+      for (; old < before.size() && comes_before(before.path(old), now.path); ++old) {
+        CARREL_TRY(gone(old));
+      }
+      const bool known = old < before.size() && before.path(old) == now.path;
+      CARREL_TRY(known ? both(old, now) : changed(now));
       old += known ? 1 : 0;
     }
-    while (old != before.end()) {
-      CARREL_TRY(gone(*old++));
+    for (; old < before.size(); ++old) {
+      CARREL_TRY(gone(old));
     }
     return {};
   }
 
-  Status finish() { return writer_.finish(); }
+  Result<LayerFiles> finish() { return writer_.finish(); }
   [[nodiscard]] std::uint64_t bytes() const { return writer_.bytes(); }
   std::vector<TreeEntry> take() { return std::move(changes_); }
 
  private:
-  Status gone(const ScannedEntry& old) {
+  Status gone(std::size_t old) {
+    const std::string_view path = request_.before.path(old);
     // What was below something that is gone or no directory any more is gone with it.
-    if (old.kind == EntryKind::kGone || (!replaced_.empty() && lies_in(old.path, replaced_))) {
+    if (request_.before[old].kind == EntryKind::kGone ||
+        (!replaced_.empty() && lies_in(path, replaced_))) {
       return {};
     }
-    replaced_ = old.path;
+    replaced_ = path;
     ScannedEntry entry;
-    entry.path = old.path;
+    entry.path = path;
     entry.kind = EntryKind::kGone;
     return changed(entry);
   }
 
-  Status both(const ScannedEntry& old, ScannedEntry& now) {
+  Status both(std::size_t number, ScannedEntry& now) {
+    const IndexRecord& old = request_.before[number];
     if (old.kind == EntryKind::kDirectory && now.kind != EntryKind::kDirectory) {
       replaced_ = now.path;
     }
-    if (old.kind != now.kind || old.mode != now.mode || old.target != now.target ||
+    if (old.kind != now.kind || old.mode != now.mode ||
+        request_.before.target(number) != now.target ||
         old.opaque != now.opaque || old.size != now.size || old.mtime_ns != now.mtime_ns) {
       return changed(now);
     }
@@ -60,13 +73,13 @@ class Taker {
       return {};
     }
     now.hash = old.hash;
-    now.attributes = old.attributes;
-    const bool same = has_same_attributes(old, now, request_.before.began_ns);
-    if (same && (now.kind != EntryKind::kFile || is_certain(old, now, request_.before.began_ns))) {
+    now.attributes = request_.before.attributes(number);
+    const bool same = has_same_attributes(old, now, request_.before.began_ns());
+    if (same && (now.kind != EntryKind::kFile || is_certain(old, now, request_.before.began_ns()))) {
       return {};
     }
     CARREL_ASSIGN(now.attributes, attributes_below(request_.tree, now.path));
-    if (now.attributes != old.attributes) {
+    if (now.attributes != request_.before.attributes(number)) {
       return changed(now);
     }
     if (now.kind != EntryKind::kFile) {
@@ -101,19 +114,16 @@ class Taker {
 
 Result<TakenLayer> take_layer(const LayerRequest& request) {
   TakenLayer layer;
-  CARREL_ASSIGN(TreeScan scan, scan_tree(request.tree, request.form,
-                                         {request.without, request.before.entries.size()}));
+  CARREL_ASSIGN(layer.scan,
+                scan_tree(request.tree, request.form, {request.without, &request.before}));
   Taker taker(request);
-  CARREL_TRY(taker.compare(scan));
+  CARREL_TRY(taker.compare(layer.scan));
   if (request.read) {
     request.read();
   }
-  CARREL_TRY(taker.finish());
+  CARREL_ASSIGN(layer.files, taker.finish());
   layer.changes = taker.take();
   layer.bytes = taker.bytes();
-  layer.left_out = scan.left_out;
-  layer.index.began_ns = scan.began_ns;
-  layer.index.entries = std::move(scan.entries);
   return layer;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "storage/workspaces/layer_files.h"
 #include "storage/workspaces/tree_index.h"
 #include "storage/workspaces/tree_scan.h"
 
@@ -14,9 +15,9 @@ namespace carrel::storage {
 // What a snapshot adds to the one before it.
 struct TakenLayer {
   std::vector<TreeEntry> changes;
-  TreeIndex index;          // of the tree as it is now; the snapshot's id is left empty
+  TreeScan scan;            // of the tree as it is now, with hashes
   std::uint64_t bytes = 0;  // copied
-  std::uint64_t left_out = 0;
+  LayerFiles files;  // of the layer, not on disk yet
 };
 
 struct LayerRequest {
@@ -28,8 +29,7 @@ struct LayerRequest {
   std::set<std::string> without = {};  // paths that are left out
 };
 
-// Compares the tree with what it was before and copies what differs into the layer, which is on
-// disk afterwards. Nobody may write to the tree until `read` is called.
+// Compares the tree with what it was before and copies what differs into the layer. Nobody may write to the tree until `read` is called.
 Result<TakenLayer> take_layer(const LayerRequest& request);
 
 }  // namespace carrel::storage

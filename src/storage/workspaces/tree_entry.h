@@ -40,6 +40,8 @@ struct TreeEvidence {
 
 struct ScannedEntry : TreeEntry {
   TreeEvidence evidence;
+  std::uint64_t names = 1;     // of a file, how many it has
+  std::uint32_t left_out = 0;  // of a directory, how many of its entries are in no walk
 };
 
 // The order of a walk: a directory, what is below it, and then its next sibling.

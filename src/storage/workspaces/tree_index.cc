@@ -4,10 +4,15 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
-#include <cstdio>
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <cstring>
+#include <functional>
+#include <type_traits>
+#include <utility>
 
 #include "base/files.h"
 #include "base/unique_fd.h"
@@ -16,186 +21,218 @@ namespace carrel::storage {
 
 namespace {
 
-constexpr std::string_view kMagic = "carrel-index 2\n";
-constexpr std::uint8_t kOpaque = 1;
+constexpr std::array<char, 16> kMagic = {'c', 'a', 'r', 'r', 'e', 'l', '-', 'i',
+                                         'n', 'd', 'e', 'x', ' ', '3', '\n'};
+
+constexpr char kDraft[] = ".new";
 constexpr std::int64_t kCoarseNs = 20'000'000;
 
-// Writes into a text that is large enough from the start: there are many small pieces.
-class Out {
- public:
-  explicit Out(std::size_t most) : bytes_(most, '\0'), at_(bytes_.data()) {}
-  template <typename Number>
-  void number(const Number& value) {
-    std::memcpy(at_, &value, sizeof value);
-    at_ += sizeof value;
-  }
-  void text(std::string_view value) {
-    number(static_cast<std::uint32_t>(value.size()));
-    raw(value);
-  }
-  void raw(std::string_view value) {
-    std::memcpy(at_, value.data(), value.size());
-    at_ += value.size();
-  }
-  [[nodiscard]] std::string_view written() const {
-    return {bytes_.data(), static_cast<std::size_t>(at_ - bytes_.data())};
-  }
-  std::string take() {
-    bytes_.resize(written().size());
-    return std::move(bytes_);
-  }
-
- private:
-  std::string bytes_;
-  char* at_;
+// What a file begins with; the records follow, and then the texts.
+struct Header {
+  std::array<char, 16> magic = kMagic;
+  std::array<char, 32> snapshot{};
+  std::int64_t began_ns = 0;
+  std::uint64_t records = 0;
+  std::uint64_t texts = 0;
+  std::uint64_t sum = 0;  // of everything after it, and of what comes before
 };
+static_assert(sizeof(Header) % alignof(IndexRecord) == 0 && sizeof(IndexRecord) == 96 &&
+              std::is_trivially_copyable_v<IndexRecord>);
 
-class In {
- public:
-  explicit In(std::string_view bytes) : bytes_(bytes) {}
-  template <typename Number>
-  Number number() {
-    Number value{};
-    if (ok_ && bytes_.size() >= sizeof value) {
-      std::memcpy(&value, bytes_.data(), sizeof value);
-      bytes_.remove_prefix(sizeof value);
-    } else {
-      ok_ = false;
-    }
-    return value;
+// Tells whether a crash left a part of the file behind; nobody else writes to it.
+std::uint64_t add_to_sum(std::uint64_t sum, const void* data, std::size_t size) {
+  const char* at = static_cast<const char*>(data);
+  for (; size > 0;) {
+    std::uint64_t word = 0;
+    const std::size_t piece = std::min(size, sizeof word);
+    std::memcpy(&word, at, piece);
+    sum = std::rotl((sum ^ word) * 0x9e3779b97f4a7c15ULL, 29);
+    at += piece;
+    size -= piece;
   }
-  std::string_view text() {
-    const auto size = number<std::uint32_t>();
-    if (!ok_ || size > bytes_.size()) {
-      ok_ = false;
-      return {};
-    }
-    const std::string_view value = bytes_.substr(0, size);
-    bytes_.remove_prefix(size);
-    return value;
-  }
-  [[nodiscard]] bool ok() const { return ok_; }
-  [[nodiscard]] bool at_end() const { return bytes_.empty(); }
-
- private:
-  std::string_view bytes_;
-  bool ok_ = true;
-};
-
-std::uint32_t checksum(std::string_view bytes) {
-  return static_cast<std::uint32_t>(::crc32_z(
-      0, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()));
+  return sum;
 }
 
-Error damaged() { return Error{Code::kInvalid, 0, "the index of the workspace is damaged", {}}; }
+std::uint64_t sum_of(const Header& header, const void* records, const void* texts) {
+  std::uint64_t sum = add_to_sum(1, &header, offsetof(Header, sum));
+  sum = add_to_sum(sum, records, header.records * sizeof(IndexRecord));
+  return add_to_sum(sum, texts, header.texts);
+}
+
+// With the NULs after its path and its target.
+std::size_t size_of_texts(const IndexRecord& record) {
+  return std::size_t{record.path_size} + record.target_size + record.attributes_size + 2;
+}
+
+bool are_whole(std::span<const IndexRecord> records, std::size_t texts) {
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const IndexRecord& record = records[i];
+    const std::size_t size = size_of_texts(record);
+    if (record.text > texts || size > texts - record.text || record.end <= i ||
+        record.end > records.size()) {
+      return false;
+    }
+  }
+  return !records.empty() && records[0].path_size == 0;
+}
+
+std::size_t depth_of(std::string_view path) {
+  return path.empty() ? 0 : 1 + static_cast<std::size_t>(std::count(path.begin(), path.end(), '/'));
+}
 
 }  // namespace
 
-bool is_certain(const ScannedEntry& before, const ScannedEntry& now, std::int64_t began_ns) {
-  return before.kind == EntryKind::kFile && before.kind == now.kind && before.size == now.size &&
-         before.mtime_ns == now.mtime_ns && before.evidence == now.evidence &&
-         now.evidence.ctime_ns < began_ns - kCoarseNs && now.mtime_ns < began_ns - kCoarseNs;
+void UnmapIndex::operator()(char* data) const { ::munmap(data, size); }
+
+ScannedEntry TreeIndex::entry(std::size_t i) const {
+  const IndexRecord& record = records_[i];
+  ScannedEntry entry;
+  entry.path = path(i);
+  entry.kind = record.kind;
+  entry.mode = record.mode;
+  entry.size = record.size;
+  entry.mtime_ns = record.mtime_ns;
+  entry.hash = record.hash;
+  entry.target = target(i);
+  entry.attributes = attributes(i);
+  entry.opaque = record.opaque;
+  entry.evidence = {record.inode, record.ctime_ns};
+  entry.left_out = record.left_out;
+  return entry;
 }
 
-bool has_same_attributes(const ScannedEntry& before, const ScannedEntry& now,
-                         std::int64_t began_ns) {
-  return before.kind == now.kind && before.evidence == now.evidence &&
-         now.evidence.ctime_ns < began_ns - kCoarseNs;
+void IndexBuilder::add(const ScannedEntry& entry) {
+  IndexRecord record;
+  record.inode = entry.evidence.inode;
+  record.mtime_ns = entry.mtime_ns;
+  record.ctime_ns = entry.evidence.ctime_ns;
+  record.size = entry.size;
+  record.hash = entry.hash;
+  record.text = texts_.size();
+  record.left_out = entry.left_out;
+  record.path_size = static_cast<std::uint16_t>(entry.path.size());
+  record.target_size = static_cast<std::uint16_t>(entry.target.size());
+  record.attributes_size = static_cast<std::uint16_t>(entry.attributes.size());
+  record.mode = static_cast<std::uint16_t>(entry.mode);
+  record.kind = entry.kind;
+  record.opaque = entry.opaque;
+  records_.push_back(record);
+  for (const std::string& text : {std::cref(entry.path), std::cref(entry.target)}) {
+    texts_.insert(texts_.end(), text.c_str(), text.c_str() + text.size() + 1);
+  }
+  texts_.insert(texts_.end(), entry.attributes.begin(), entry.attributes.end());
 }
 
-std::string index_to_bytes(const TreeIndex& index) {
-  std::size_t most = kMagic.size() + index.snapshot.size() + 64;
-  for (const ScannedEntry& entry : index.entries) {
-    most += entry.path.size() + entry.target.size() + entry.attributes.size() + 100;
+void IndexBuilder::add(const TreeIndex& from, std::size_t first, std::size_t last) {
+  const IndexRecord& end = from[last - 1];
+  const std::size_t begins = from[first].text;
+  const std::size_t ends = end.text + size_of_texts(end);
+  const std::size_t moved = texts_.size() - begins;
+  texts_.insert(texts_.end(), from.texts_.begin() + static_cast<std::ptrdiff_t>(begins),
+                from.texts_.begin() + static_cast<std::ptrdiff_t>(ends));
+  for (std::size_t i = first; i < last; ++i) {
+    records_.push_back(from[i]);
+    records_.back().text = from[i].text + moved;
   }
-  Out out(most);
-  out.raw(kMagic);
-  out.text(index.snapshot);
-  out.number(index.began_ns);
-  out.number(static_cast<std::uint64_t>(index.entries.size()));
-  for (const ScannedEntry& entry : index.entries) {
-    out.text(entry.path);
-    out.number(static_cast<char>(entry.kind));
-    out.number(static_cast<std::uint8_t>(entry.opaque ? kOpaque : 0));
-    out.number(static_cast<std::uint16_t>(entry.mode));
-    out.number(entry.size);
-    out.number(entry.mtime_ns);
-    out.number(entry.evidence.inode);
-    out.number(entry.evidence.ctime_ns);
-    out.text(entry.target);
-    out.number(entry.hash);
-    out.text(entry.attributes);
-  }
-  out.number(checksum(out.written()));
-  return out.take();
 }
 
-Result<TreeIndex> index_from_bytes(std::string_view bytes) {
-  std::uint32_t sum = 0;
-  if (!bytes.starts_with(kMagic) || bytes.size() < kMagic.size() + sizeof sum) {
-    return damaged();
-  }
-  std::memcpy(&sum, bytes.data() + bytes.size() - sizeof sum, sizeof sum);
-  bytes.remove_suffix(sizeof sum);
-  if (checksum(bytes) != sum) {
-    return damaged();
-  }
-  In in(bytes.substr(kMagic.size()));
+TreeIndex IndexBuilder::finish(std::int64_t began_ns) {
   TreeIndex index;
-  index.snapshot = in.text();
-  index.began_ns = in.number<std::int64_t>();
-  const auto count = in.number<std::uint64_t>();
-  if (count > bytes.size()) {
-    return damaged();
-  }
-  index.entries.resize(count);
-  for (ScannedEntry& entry : index.entries) {
-    entry.path = in.text();
-    entry.kind = static_cast<EntryKind>(in.number<char>());
-    entry.opaque = (in.number<std::uint8_t>() & kOpaque) != 0;
-    entry.mode = in.number<std::uint16_t>();
-    entry.size = in.number<std::uint64_t>();
-    entry.mtime_ns = in.number<std::int64_t>();
-    entry.evidence.inode = in.number<std::uint64_t>();
-    entry.evidence.ctime_ns = in.number<std::int64_t>();
-    entry.target = in.text();
-    entry.hash = in.number<ContentHash>();
-    entry.attributes = in.text();
-  }
-  if (!in.ok() || !in.at_end()) {
-    return damaged();
+  index.began_ns_ = began_ns;
+  index.own_records_ = std::move(records_);
+  index.own_texts_ = std::move(texts_);
+  index.records_ = index.own_records_;
+  index.texts_ = index.own_texts_;
+  // From the last to the first: those that are not below something yet to come.
+  struct Later {
+    std::size_t depth;
+    std::uint32_t number;
+  };
+  std::vector<Later> later;
+  for (std::size_t i = index.own_records_.size(); i-- > 0;) {
+    const std::size_t depth = depth_of(index.path(i));
+    while (!later.empty() && later.back().depth > depth) {
+      later.pop_back();
+    }
+    index.own_records_[i].end =
+        later.empty() ? static_cast<std::uint32_t>(index.own_records_.size()) : later.back().number;
+    later.push_back({depth, static_cast<std::uint32_t>(i)});
   }
   return index;
 }
 
+bool is_certain(const IndexRecord& before, const ScannedEntry& now, std::int64_t began_ns) {
+  return before.kind == now.kind && before.mode == now.mode && before.size == now.size &&
+         before.mtime_ns == now.mtime_ns && before.inode == now.evidence.inode &&
+         before.ctime_ns == now.evidence.ctime_ns && now.evidence.ctime_ns < began_ns - kCoarseNs &&
+         now.mtime_ns < began_ns - kCoarseNs;
+}
+
+bool has_same_attributes(const IndexRecord& before, const ScannedEntry& now,
+                         std::int64_t began_ns) {
+  return before.kind == now.kind && before.inode == now.evidence.inode &&
+         before.ctime_ns == now.evidence.ctime_ns && now.evidence.ctime_ns < began_ns - kCoarseNs;
+}
+
 TreeIndex read_index(int directory, const std::string& name, const std::string& snapshot) {
-  UniqueFd file(::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  const UniqueFd file(::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info{};
-  if (snapshot.empty() || !file.valid() || ::fstat(file.get(), &info) != 0 || info.st_size == 0) {
+  if (snapshot.empty() || !file.valid() || ::fstat(file.get(), &info) != 0 ||
+      info.st_size < static_cast<off_t>(sizeof(Header))) {
     return {};
   }
   const auto size = static_cast<std::size_t>(info.st_size);
-  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, file.get(), 0);
   if (data == MAP_FAILED) {
     return {};
   }
-  auto index = index_from_bytes({static_cast<const char*>(data), size});
-  ::munmap(data, size);
-  if (!index.ok() || index->snapshot != snapshot) {
+  TreeIndex index;
+  index.file_ = {static_cast<char*>(data), UnmapIndex{size}};
+  Header header;
+  std::memcpy(&header, data, sizeof header);
+  const std::size_t room = size - sizeof header;
+  if (header.magic != kMagic || header.records > room / sizeof(IndexRecord) ||
+      header.texts != room - header.records * sizeof(IndexRecord)) {
     return {};
   }
-  return std::move(index.value());
+  const char* records = index.file_.get() + sizeof header;
+  const char* texts = records + header.records * sizeof(IndexRecord);
+  if (sum_of(header, records, texts) != header.sum || header.snapshot.back() != '\0' ||
+      snapshot != header.snapshot.data()) {
+    return {};
+  }
+  index.snapshot_ = snapshot;
+  index.began_ns_ = header.began_ns;
+  index.records_ = {reinterpret_cast<const IndexRecord*>(records), header.records};
+  index.texts_ = {texts, header.texts};
+  return are_whole(index.records_, index.texts_.size()) ? std::move(index) : TreeIndex();
 }
 
-Status write_index(int directory, const std::string& name, const TreeIndex& index) {
-  const std::string draft = name + ".new";
-  CARREL_ASSIGN(UniqueFd file,
-                open_at(directory, draft, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
-  CARREL_TRY(write_all(file.get(), index_to_bytes(index)));
-  if (::renameat(directory, draft.c_str(), directory, name.c_str()) != 0) {
-    return system_error("store the index of the workspace");
+Status draft_index(int directory, const std::string& name, const TreeIndex& index) {
+  Header header;
+  if (index.snapshot_.size() >= header.snapshot.size()) {
+    return Error{Code::kInvalid, 0, "the snapshot's id '" + index.snapshot_ + "' is too long", {}};
   }
-  return {};
+  std::memcpy(header.snapshot.data(), index.snapshot_.data(), index.snapshot_.size());
+  header.began_ns = index.began_ns_;
+  header.records = index.records_.size();
+  header.texts = index.texts_.size();
+  header.sum = sum_of(header, index.records_.data(), index.texts_.data());
+  CARREL_ASSIGN(const UniqueFd file,
+                open_at(directory, name + kDraft, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
+  const auto bytes = [](const void* data, std::size_t size) {
+    return std::string_view(static_cast<const char*>(data), size);
+  };
+  CARREL_TRY(write_all(file.get(), bytes(&header, sizeof header)));
+  CARREL_TRY(write_all(file.get(), bytes(index.records_.data(), index.records_.size_bytes())));
+  return write_all(file.get(), bytes(index.texts_.data(), index.texts_.size()));
+}
+
+Status place_index(int directory, const std::string& name) {
+  const std::string draft = name + kDraft;
+  return ::renameat(directory, draft.c_str(), directory, name.c_str()) == 0
+             ? Status{}
+             : Status{system_error("store the index of the workspace")};
 }
 
 }  // namespace carrel::storage

@@ -1,21 +1,11 @@
 #include "storage/workspaces/tree_scan.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-#include <sys/xattr.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <cerrno>
 #include <ctime>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
-#include "base/files.h"
-#include "base/unique_fd.h"
+#include "storage/workspaces/tree_walk.h"
 
 namespace carrel::storage {
 
@@ -25,124 +15,71 @@ std::int64_t nanoseconds(const timespec& time) {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-Error too_much(const std::string& what, const std::string& path) {
-  return Error{Code::kResource, 0, "the workspace has " + what + " at '" + path + "'", {}};
-}
-
-bool is_opaque(int directory) {
-  char value = '\0';
-  return ::fgetxattr(directory, "user.overlay.opaque", &value, 1) == 1 && value == 'y';
-}
-
-class Scanner {
+// Lays what was found in each directory behind each other.
+class Collector {
  public:
-  Scanner(TreeScan& scan, TreeForm form, dev_t device, const std::set<std::string>& without)
-      : scan_(scan), form_(form), device_(device), without_(without) {}
+  Collector(TreeScan& scan, const TreeIndex* index) : scan_(scan), index_(index) {}
 
-  Status directory(int fd, const std::string& path, std::size_t depth) {
-    if (depth > kMaxTreeDepth) {
-      return too_much("more than " + std::to_string(kMaxTreeDepth) + " directories in each other",
-                      path);
-    }
-    CARREL_ASSIGN(std::vector<std::string> names, list_directory(fd));
-    std::string below = path.empty() ? path : path + "/";
-    const std::size_t length = below.size();
-    for (const std::string& name : names) {
-      below.resize(length);
-      below += name;
-      if (below.size() > kMaxTreePath) {
-        return too_much("a path of more than " + std::to_string(kMaxTreePath) + " bytes", below);
-      }
-      if (without_.empty() || !without_.contains(below)) {
-        CARREL_TRY(entry(fd, name, below, depth));
-      }
-    }
-    return {};
-  }
-
- private:
-  Status entry(int parent, const std::string& name, const std::string& path, std::size_t depth) {
-    struct stat info{};
-    if (::fstatat(parent, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
-      // Somebody who is not frozen removed it.
-      return errno == ENOENT ? Status{} : Status{system_error("look at '" + path + "'")};
-    }
-    if (scan_.entries.size() >= kMaxTreeEntries) {
-      return too_much("more than " + std::to_string(kMaxTreeEntries) + " files", path);
-    }
-    ScannedEntry found = describe(info);
-    found.path = path;
-    switch (info.st_mode & S_IFMT) {
-      case S_IFREG:
-        return file(std::move(found), info);
-      case S_IFDIR:
-        return subdirectory(parent, name, std::move(found), depth);
-      case S_IFLNK:
-        return link(parent, name, std::move(found));
-      case S_IFIFO:
-        scan_.entries.push_back(std::move(found));
-        return {};
-      case S_IFCHR:
-        if (form_ == TreeForm::kUpper && info.st_rdev == makedev(0, 0)) {
-          found.kind = EntryKind::kGone;
-          scan_.entries.push_back(std::move(found));
-          return {};
-        }
-        break;
-      default:
-        break;
-    }
-    ++scan_.left_out;
-    return {};
-  }
-
-  Status file(ScannedEntry found, const struct stat& info) {
-    if (info.st_nlink > 1) {
-      auto [first, unknown] = linked_.try_emplace(info.st_ino, found.path);
-      found.target = unknown ? "" : first->second;
-    }
-    if (found.target.empty()) {
-      scan_.bytes += found.size;
-    }
-    if (scan_.bytes > kMaxTreeBytes) {
-      return too_much("more than " + std::to_string(kMaxTreeBytes >> 30) + " GiB", found.path);
-    }
-    scan_.entries.push_back(std::move(found));
-    return {};
-  }
-
-  Status subdirectory(int parent, const std::string& name, ScannedEntry found, std::size_t depth) {
-    UniqueFd next(::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    struct stat info{};
-    if (!next.valid() || ::fstat(next.get(), &info) != 0) {
-      return system_error("open '" + found.path + "'");
-    }
-    if (info.st_dev != device_) {
+  Status directory(WalkedDirectory& walked) {
+    if (walked.elsewhere) {
       ++scan_.left_out;
       return {};
     }
-    found.opaque = form_ == TreeForm::kUpper && is_opaque(next.get());
-    const std::string path = found.path;
-    scan_.entries.push_back(std::move(found));
-    return directory(next.get(), path, depth + 1);
+    scan_.left_out += walked.self.left_out;
+    if (walked.depth > 0 && walked.certain) {
+      same(*walked.record, *walked.record + 1);
+    } else if (walked.depth > 0) {
+      entry(std::move(walked.self));
+    }
+    for (const WalkedDirectory::Part& part : walked.parts) {
+      switch (part.kind) {
+        case WalkedDirectory::Part::Kind::kSame:
+          same(part.first, part.last);
+          break;
+        case WalkedDirectory::Part::Kind::kEntry:
+          entry(std::move(walked.entries[part.first]));
+          break;
+        case WalkedDirectory::Part::Kind::kDirectory:
+          CARREL_TRY(directory(*walked.directories[part.first]));
+          walked.directories[part.first].reset();
+          break;
+      }
+    }
+    return scan_.bytes <= kMaxTreeBytes
+               ? Status{}
+               : Status{Error{Code::kResource,
+                              0,
+                              "the workspace has more than " + std::to_string(kMaxTreeBytes >> 30) +
+                                  " GiB at '" + walked.path + "'",
+                              {}}};
   }
 
-  Status link(int parent, const std::string& name, ScannedEntry found) {
-    std::array<char, 4097> target{};
-    const ssize_t n = ::readlinkat(parent, name.c_str(), target.data(), target.size());
-    if (n < 0) {
-      return system_error("read the link '" + found.path + "'");
+ private:
+  void same(std::uint32_t first, std::uint32_t last) {
+    for (std::uint32_t i = first; i < last; ++i) {
+      scan_.bytes += (*index_)[i].size;
     }
-    found.target.assign(target.data(), static_cast<std::size_t>(n));
+    if (!scan_.parts.empty() && !scan_.parts.back().is_entry() &&
+        scan_.parts.back().last == first) {
+      scan_.parts.back().last = last;
+    } else {
+      scan_.parts.push_back({first, last});
+    }
+  }
+
+  void entry(ScannedEntry found) {
+    if (found.names > 1) {
+      auto [first, unknown] = linked_.try_emplace(found.evidence.inode, found.path);
+      found.target = unknown ? "" : first->second;
+    }
+    scan_.bytes += found.kind == EntryKind::kFile && found.target.empty() ? found.size : 0;
+    scan_.parts.emplace_back();
     scan_.entries.push_back(std::move(found));
-    return {};
   }
 
   TreeScan& scan_;
-  TreeForm form_;
-  dev_t device_;
-  const std::set<std::string>& without_;
-  std::unordered_map<ino_t, std::string> linked_;  // files with several names: the first
+  const TreeIndex* index_;
+  std::unordered_map<std::uint64_t, std::string> linked_;  // files with several names: the first
 };
 
 }  // namespace
@@ -159,7 +96,22 @@ ScannedEntry describe(const struct stat& info) {
   entry.mtime_ns = nanoseconds(info.st_mtim);
   entry.evidence.inode = info.st_ino;
   entry.evidence.ctime_ns = nanoseconds(info.st_ctim);
+  entry.names = S_ISREG(info.st_mode) ? info.st_nlink : 1;
   return entry;
+}
+
+TreeIndex TreeScan::make_index(const TreeIndex& index) const {
+  IndexBuilder builder(index.size() + entries.size() + 1);
+  builder.add(top);
+  auto next = entries.begin();
+  for (const ScanPart& part : parts) {
+    if (part.is_entry()) {
+      builder.add(*next++);
+    } else {
+      builder.add(index, part.first, part.last);
+    }
+  }
+  return builder.finish(began_ns);
 }
 
 Result<TreeScan> scan_tree(int root, TreeForm form, const ScanOptions& options) {
@@ -168,11 +120,18 @@ Result<TreeScan> scan_tree(int root, TreeForm form, const ScanOptions& options) 
     return system_error("look at the workspace");
   }
   TreeScan scan;
-  scan.entries.reserve(options.expected + options.expected / 8);
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   scan.began_ns = nanoseconds(now);
-  CARREL_TRY(Scanner(scan, form, info.st_dev, options.without).directory(root, "", 0));
+  WalkedDirectory top;
+  top.self = describe(info);
+  if (options.index != nullptr && options.index->size() > 0) {
+    top.record = 0;
+    top.certain = is_certain((*options.index)[0], top.self, options.index->began_ns());
+  }
+  CARREL_TRY(TreeWalk(root, info.st_dev, form, options).run(top));
+  scan.top = top.self;
+  CARREL_TRY(Collector(scan, options.index).directory(top));
   return scan;
 }
 

@@ -9,20 +9,34 @@
 
 #include "base/result.h"
 #include "storage/workspaces/tree_entry.h"
+#include "storage/workspaces/tree_index.h"
 
 namespace carrel::storage {
-
-// A walk through a tree that a workload made. No link is followed and no other file system entered.
-struct TreeScan {
-  std::vector<ScannedEntry> entries;  // in the order of comes_before(), without the top; no hashes
-  std::int64_t began_ns = 0;          // wall clock
-  std::uint64_t bytes = 0;            // in files
-  std::uint64_t left_out = 0;         // sockets and devices
-};
 
 // Upper: the tree is the upper directory of an overlay, in which 0:0 devices and an attribute say
 // what is hidden of the layers below.
 enum class TreeForm { kPlain, kUpper };
+
+// One part of a walk: the records first to last (not included) of the index are as they were, or,
+// if there are none between those, the next of the entries that the walk describes.
+struct ScanPart {
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;
+  [[nodiscard]] bool is_entry() const { return first == last; }
+};
+
+// A walk through a tree that a workload made. No link is followed and no other file system entered.
+struct TreeScan {
+  ScannedEntry top;
+  std::vector<ScanPart> parts;        // in the order of comes_before(), without the top
+  std::vector<ScannedEntry> entries;  // those that are not certain to be as they were; no hashes
+  std::int64_t began_ns = 0;          // wall clock
+  std::uint64_t bytes = 0;            // in files
+  std::uint64_t left_out = 0;         // sockets and devices
+
+  // What the tree is now. `index` is the one that it was compared with.
+  [[nodiscard]] TreeIndex make_index(const TreeIndex& index) const;
+};
 
 inline constexpr std::uint64_t kMaxTreeEntries = 4'000'000;
 inline constexpr std::uint64_t kMaxTreeBytes = 256ULL << 30;
@@ -35,8 +49,11 @@ inline constexpr char kStageInTree[] = ".carrel-restore";
 
 struct ScanOptions {
   std::set<std::string> without = {};  // paths that are left out, with everything below them
-  std::size_t expected = 0;            // about how many entries there are; a guess costs time only
+  // What the tree was in another walk. A directory that is certain to have the names that it had is
+  // not listed again.
+  const TreeIndex* index = nullptr;
 };
+// Walks with as many threads as there are processors; all of them have ended when it returns.
 Result<TreeScan> scan_tree(int root, TreeForm form, const ScanOptions& options = {});
 
 // The state of one directory or file that is open, in the same terms; its path is left empty.

@@ -241,12 +241,13 @@ Result<UniqueFd> WorkspaceStore::use(const WorkspaceRow& row, Sharing sharing) {
 
 Result<SnapshotRow> WorkspaceStore::find_snapshot(const std::string& workspace,
                                                   const std::string& named) {
+  CARREL_ASSIGN(const std::optional<SnapshotRow> known, records_.snapshot(named));
+  if (known.has_value()) {
+    return *known;
+  }
   CARREL_ASSIGN(const std::vector<SnapshotRow> rows, records_.snapshots(""));
   std::vector<const SnapshotRow*> found;
   for (const SnapshotRow& row : rows) {
-    if (row.id == named) {
-      return row;
-    }
     // CRITICAL: another workspace may have a snapshot of the same name.
     const bool own = workspace.empty() || row.workspace == workspace;
     if (own && !named.empty() && (row.name == named || row.id.starts_with(named))) {
@@ -282,12 +283,14 @@ Result<WorkspaceStore::Draft> WorkspaceStore::make_layer() {
 }
 
 Result<LayerRef> WorkspaceStore::finish_layer(const Draft& draft,
-                                              const std::vector<TreeEntry>& changes) {
+                                              const std::vector<TreeEntry>& changes,
+                                              LayerFiles& files) {
   const std::string text = changes_to_text(changes);
-  CARREL_TRY(replace_file_at(draft.directory.get(), "changes", text, 0400));
-  if (::fsync(draft.directory.get()) != 0 || ::fsync(layers_.get()) != 0) {
-    return system_error("sync a layer");
-  }
+  CARREL_TRY(files.sync_contents());
+  CARREL_ASSIGN(const UniqueFd list, open_at(draft.directory.get(), "changes",
+                                             O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0400));
+  CARREL_TRY(write_all(list.get(), text));
+  CARREL_TRY(files.sync(list.get(), {draft.directory.get(), layers_.get()}));
   return LayerRef{draft.id, sha256(text)};
 }
 

@@ -8,6 +8,7 @@
 #include "base/unique_fd.h"
 #include "storage/home.h"
 #include "storage/workspaces/changes.h"
+#include "storage/workspaces/layer_files.h"
 #include "storage/workspaces/records.h"
 
 namespace carrel::storage {
@@ -68,8 +69,9 @@ class WorkspaceStore {
     UniqueFd tree;
   };
   Result<Draft> make_layer();
-  // Writes the list of its changes and returns its reference. On disk afterwards.
-  Result<LayerRef> finish_layer(const Draft& draft, const std::vector<TreeEntry>& changes);
+  // Writes the list of its changes and returns its reference. All of it is on disk afterwards.
+  Result<LayerRef> finish_layer(const Draft& draft, const std::vector<TreeEntry>& changes,
+                                LayerFiles& files);
   // Takes back a draft that is not needed.
   void drop_layer(const Draft& draft);
   Result<UniqueFd> open_layer(const std::string& id);

@@ -1,0 +1,225 @@
+#include "storage/workspaces/tree_walk.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/files.h"
+#include "base/open_below.h"
+#include "storage/workspaces/layer_writer.h"
+
+namespace carrel::storage {
+
+namespace {
+
+using Part = WalkedDirectory::Part;
+
+// A tree of which less is known is walked by one thread: starting another costs as much.
+constexpr std::size_t kManyEntries = 1000;
+constexpr int kMostThreads = 8;
+
+Error too_much(const std::string& what, const std::string& path) {
+  return Error{Code::kResource, 0, "the workspace has " + what + " at '" + path + "'", {}};
+}
+
+bool is_opaque(int directory) {
+  char value = '\0';
+  return ::fgetxattr(directory, "user.overlay.opaque", &value, 1) == 1 && value == 'y';
+}
+
+int processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+void add_same(std::vector<Part>& parts, std::uint32_t record) {
+  if (!parts.empty() && parts.back().kind == Part::Kind::kSame && parts.back().last == record) {
+    ++parts.back().last;
+  } else {
+    parts.push_back({Part::Kind::kSame, record, record + 1});
+  }
+}
+
+std::string join(const std::string& directory, const char* name) {
+  return directory.empty() ? name : directory + "/" + name;
+}
+
+}  // namespace
+
+Status TreeWalk::run(WalkedDirectory& top) {
+  waiting_.push_back(&top);
+  const bool many = options_.index != nullptr && options_.index->size() > kManyEntries;
+  const int wanted = many ? std::min(processors(), kMostThreads) : 1;
+  std::vector<std::thread> others;
+  try {
+    for (int i = 1; i < wanted; ++i) {
+      others.emplace_back([this] { work(); });
+    }
+  } catch (const std::system_error&) {
+    // Fewer do as well.
+  }
+  work();
+  for (std::thread& other : others) {
+    other.join();
+  }
+  return std::move(failure_);
+}
+
+void TreeWalk::work() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return !waiting_.empty() || busy_ == 0; });
+    if (waiting_.empty()) {
+      return;
+    }
+    WalkedDirectory* directory = waiting_.back();
+    waiting_.pop_back();
+    ++busy_;
+    lock.unlock();
+    Status looked = look_into(*directory);
+    lock.lock();
+    --busy_;
+    if (looked.ok() && failure_.ok()) {
+      for (const auto& below : directory->directories) {
+        waiting_.push_back(below.get());
+      }
+    } else {
+      waiting_.clear();
+      if (failure_.ok()) {
+        failure_ = std::move(looked);
+      }
+    }
+    if (busy_ == 0 || !waiting_.empty()) {
+      changed_.notify_all();
+    }
+  }
+}
+
+Status TreeWalk::look_into(WalkedDirectory& directory) {
+  if (directory.depth > kMaxTreeDepth) {
+    return too_much("more than " + std::to_string(kMaxTreeDepth) + " directories in each other",
+                    directory.path);
+  }
+  const auto fd = open_below(root_, directory.path, O_RDONLY | O_DIRECTORY);
+  if (!fd.ok()) {
+    directory.elsewhere = fd.error().error_number == EXDEV;
+    return directory.elsewhere ? Status{} : Status{fd.error()};
+  }
+  if (directory.certain) {
+    return look_again(fd.value().get(), directory);
+  }
+  directory.self.opaque = form_ == TreeForm::kUpper && is_opaque(fd.value().get());
+  return list(fd.value().get(), directory);
+}
+
+// It has the names that the index says.
+Status TreeWalk::look_again(int fd, WalkedDirectory& directory) {
+  const TreeIndex& index = *options_.index;
+  const IndexRecord& self = index[*directory.record];
+  const std::size_t begins = self.path_size == 0 ? 0 : self.path_size + 1U;
+  for (std::uint32_t i = *directory.record + 1; i < self.end; i = index[i].end) {
+    CARREL_TRY(look_at(fd, directory, index.path(i).data() + begins, i));
+  }
+  directory.self.left_out = self.left_out;
+  return {};
+}
+
+Status TreeWalk::list(int fd, WalkedDirectory& directory) {
+  CARREL_ASSIGN(const std::vector<std::string> names, list_directory(fd));
+  const TreeIndex nothing;
+  const TreeIndex& index = directory.record.has_value() ? *options_.index : nothing;
+  const std::uint32_t end = directory.record.has_value() ? index[*directory.record].end : 0;
+  std::uint32_t known = directory.record.has_value() ? *directory.record + 1 : 0;
+  const std::size_t begins = directory.path.empty() ? 0 : directory.path.size() + 1;
+  for (const std::string& name : names) {
+    if (begins + name.size() > kMaxTreePath) {
+      return too_much("a path of more than " + std::to_string(kMaxTreePath) + " bytes",
+                      join(directory.path, name.c_str()));
+    }
+    if (!options_.without.empty() &&
+        options_.without.contains(join(directory.path, name.c_str()))) {
+      continue;
+    }
+    while (known < end && index.path(known).substr(begins) < name) {
+      known = index[known].end;
+    }
+    const bool same = known < end && index.path(known).substr(begins) == name;
+    CARREL_TRY(look_at(fd, directory, name.c_str(),
+                       same ? std::optional<std::uint32_t>(known) : std::nullopt));
+  }
+  return {};
+}
+
+Status TreeWalk::look_at(int fd, WalkedDirectory& in, const char* name,
+                         std::optional<std::uint32_t> record) {
+  struct stat info{};
+  if (::fstatat(fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
+    // Somebody who is not frozen removed it.
+    return errno == ENOENT ? Status{}
+                           : Status{system_error("look at '" + join(in.path, name) + "'")};
+  }
+  ScannedEntry found = describe(info);
+  const mode_t type = info.st_mode & S_IFMT;
+  const bool hides = form_ == TreeForm::kUpper && type == S_IFCHR && info.st_rdev == makedev(0, 0);
+  found.kind = hides ? EntryKind::kGone : found.kind;
+  const IndexRecord* before = record.has_value() ? &(*options_.index)[*record] : nullptr;
+  const bool certain = before != nullptr && is_certain(*before, found, options_.index->began_ns());
+  // A file with several names is described: which of them is the first is not known yet.
+  const bool several = type == S_IFREG && (found.names > 1 || (certain && before->target_size > 0));
+  if (certain && !several && type != S_IFDIR) {
+    add_same(in.parts, *record);
+    return {};
+  }
+  if (seen_.fetch_add(1, std::memory_order_relaxed) >= kMaxTreeEntries) {
+    return too_much("more than " + std::to_string(kMaxTreeEntries) + " files", join(in.path, name));
+  }
+  if (type == S_IFDIR && info.st_dev == device_) {
+    auto below = std::make_unique<WalkedDirectory>();
+    below->path = join(in.path, name);
+    below->depth = in.depth + 1;
+    if (before != nullptr && before->kind == EntryKind::kDirectory) {
+      below->record = record;
+    }
+    below->certain = certain;
+    found.path = below->path;
+    below->self = std::move(found);
+    const auto place = static_cast<std::uint32_t>(in.directories.size());
+    in.parts.push_back({Part::Kind::kDirectory, place, place + 1});
+    in.directories.push_back(std::move(below));
+    return {};
+  }
+  if (type == S_IFREG || type == S_IFLNK || type == S_IFIFO || hides) {
+    return add(fd, in, name, std::move(found));
+  }
+  ++in.self.left_out;
+  return {};
+}
+
+Status TreeWalk::add(int fd, WalkedDirectory& in, const char* name, ScannedEntry found) {
+  found.path = join(in.path, name);
+  if (found.kind == EntryKind::kLink) {
+    std::array<char, 4097> target{};
+    const ssize_t n = ::readlinkat(fd, name, target.data(), target.size());
+    if (n < 0) {
+      return system_error("read the link '" + found.path + "'");
+    }
+    found.target.assign(target.data(), static_cast<std::size_t>(n));
+  }
+  const auto place = static_cast<std::uint32_t>(in.entries.size());
+  in.parts.push_back({Part::Kind::kEntry, place, place + 1});
+  in.entries.push_back(std::move(found));
+  return {};
+}
+
+}  // namespace carrel::storage
