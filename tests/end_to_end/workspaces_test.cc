@@ -440,5 +440,18 @@ TEST_P(Workspaces, CodeRunsInOne) {
   EXPECT_EQ(in("w", "ls").out, "made\n");
 }
 
+// Ids begin with a hexadecimal digit: one of them is also the name of a workspace here.
+TEST_P(Workspaces, ANameIsMeantBeforeTheBeginningOfAnId) {
+  const Box box(GetParam(), {"--workspace", "other"});
+  const std::string name = box.id().substr(0, 1);
+  ASSERT_EQ(bash("echo mine > file", {"--workspace", name}).status, 0);
+  const Run snapshot = carrel({"snapshot", name});
+  ASSERT_EQ(snapshot.status, 0) << snapshot.err;
+  EXPECT_NE(carrel({"workspace", "history", name}).out.find(
+                snapshot.out.substr(0, snapshot.out.find('\n'))),
+            std::string::npos);
+  EXPECT_EQ(box.sh("ls").out, "");
+}
+
 }  // namespace
 }  // namespace carrel::test
