@@ -97,7 +97,8 @@ Task<void> Passage::serve_redirected() {
 Task<bool> Passage::enter() {
   Status entered = room_->enter(live_);
   if (!entered.ok()) {
-    co_await refuse(denied(entered.error().message));
+    policy::Verdict verdict = denied(entered.error().message);
+    co_await refuse(std::move(verdict));
   }
   co_return entered.ok();
 }
@@ -176,7 +177,8 @@ Task<std::unique_ptr<Watched>> Passage::dial(policy::Verdict verdict) {
   } else {
     auto resolved = co_await room_->service().resolver.resolve(live_.flow.host);
     if (!resolved.ok()) {
-      co_await refuse(denied("cannot find its address: " + resolved.error().message));
+      policy::Verdict unknown = denied("cannot find its address: " + resolved.error().message);
+      co_await refuse(std::move(unknown));
       co_return nullptr;
     }
     addresses = std::move(resolved.value());

@@ -161,9 +161,10 @@ Task<void> Passage::serve_proxied() {
   }
   if (head.is_refused() || head.value.form == RequestHead::Form::kOrigin ||
       head.value.form == RequestHead::Form::kAsterisk) {
-    co_await answer_refused(
-        denied(head.is_refused() ? std::string(head.reason) : "this is a proxy"),
-        "400 Bad Request");
+    // g++ 12 destroys a temporary with a condition in it twice when it is part of what is awaited.
+    const policy::Verdict verdict =
+        denied(head.is_refused() ? std::string(head.reason) : std::string("this is a proxy"));
+    co_await answer_refused(verdict, "400 Bad Request");
     co_return;
   }
   live_.flow.host = head.value.host;
