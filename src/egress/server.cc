@@ -34,6 +34,12 @@ constexpr std::chrono::seconds kRequestPatience{10};
 constexpr std::size_t kLargestRequest = 4096;
 constexpr rlim_t kDescriptors = 65'536;
 
+// A text of the request; empty: it has none.
+std::string field(const nlohmann::json& request, const char* name) {
+  const bool has = request.is_object() && request.contains(name) && request[name].is_string();
+  return has ? request[name].get<std::string>() : std::string();
+}
+
 class Server {
  public:
   explicit Server(storage::Home& home) : home_(&home) {}
@@ -119,8 +125,8 @@ class Server {
 
   Task<std::string> answer_to(std::string text) {
     const auto request = nlohmann::json::parse(text, nullptr, false);
-    const std::string operation = request.is_object() ? request.value("op", "") : "";
-    const std::string id = request.is_object() ? request.value("id", "") : "";
+    const std::string operation = field(request, "op");
+    const std::string id = field(request, "id");
     nlohmann::ordered_json answer = nlohmann::ordered_json::object();
     Status status;
     if (operation == "attach") {
