@@ -266,6 +266,26 @@ TEST_P(EgressBytesAttack, D23_ADeniedRequestBehindAnAnswerThatNobodyReadsHoldsNo
   })) << carrel({"net", "usage", "--json", id}).out;
 }
 
+TEST_P(EgressBytesAttack, D23_TheAnswerToOneRequestIsNotReadAsThatToAnother) {
+  const std::string code =
+      "two = (b'GET /drip/5 HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n'\n"
+      "       b'GET / HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n')\n"
+      "reply = said('allowed.test', 80, two, 3)\n"
+      "attempt('the second was answered first', lambda: b'403' in reply)\n"
+      "alone = said('allowed.test', 80, two.split(b'\\r\\n\\r\\n')[1] + b'\\r\\n\\r\\n', 3)\n"
+      "attempt('alone it is told', lambda: b'403 Forbidden' in alone and b'evil.test' in alone)\n"
+      "import http.client\n"
+      "connection = http.client.HTTPConnection('allowed.test', timeout=5)\n"
+      "def asked(host):\n"
+      "    connection.request('GET', '/x', headers={'Host': host})\n"
+      "    return connection.getresponse().read()\n"
+      "attempt('first', lambda: b'hello from' in asked('allowed.test'))\n"
+      "attempt('second', lambda: b'hello from' in asked('allowed.test'))\n"
+      "attempt('third', lambda: asked('evil.test'))\n";
+  EXPECT_EQ(through("allow=http:allowed.test", code),
+            (Names{"alone it is told", "first", "second"}));
+}
+
 TEST_P(EgressBytesAttack, D24_WhatFollowsAnUpgradeIsStillForThatHost) {
   const std::string code =
       "def tried(name, data):\n"
