@@ -138,8 +138,7 @@ class Web(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def answer(self):
-        size = int(self.headers.get("Content-Length") or 0)
-        body = self.rfile.read(size)
+        body = self.read_body()
         place = self.connection.getsockname()
         note("requests", json.dumps({
             "address": place[0], "port": place[1], "method": self.command, "path": self.path,
@@ -168,6 +167,16 @@ class Web(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
+
+    def read_body(self):
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
 
     def drip(self, pieces):
         """An answer that takes a tenth of a second for each piece."""
