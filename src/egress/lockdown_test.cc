@@ -89,8 +89,9 @@ TEST_F(LockDown, ItStartsNobodyAndSpeaksOnlyWhatItNeeds) {
     return child > 0;
   });
   expect_given_up("a signal", [] { return ::kill(::getpid(), 0) == 0; });
-  expect_given_up("another family", [] { return ::socket(AF_NETLINK, SOCK_RAW, 9) >= 0 ||
-                                                ::socket(AF_NETLINK, SOCK_RAW, 4) >= 0; });
+  expect_given_up("another family", [] {
+    return ::socket(AF_NETLINK, SOCK_RAW, 9) >= 0 || ::socket(AF_NETLINK, SOCK_RAW, 4) >= 0;
+  });
   expect_given_up("memory that is code", [] {
     void* page = nullptr;
     return ::syscall(SYS_mmap, page, 4096, 7, 0x22, -1, 0) > 0;

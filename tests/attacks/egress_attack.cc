@@ -30,7 +30,8 @@ std::string EgressAttack::text_of(const std::string& code) {
 
 EgressAttack::Names EgressAttack::attempts_of(const Run& run, const std::string& where) {
   EXPECT_NE(run.out.find("finished\n"), std::string::npos)
-      << where << ": status " << run.status << "\n" << run.out << run.err;
+      << where << ": status " << run.status << "\n"
+      << run.out << run.err;
   Names names;
   std::istringstream lines(run.out);
   constexpr std::string_view kThrough = "through ";
@@ -48,8 +49,8 @@ EgressAttack::Names EgressAttack::through(const std::string& network, const std:
   Options how;
   how.input = text_of(code);
   how.timeout_seconds = 120;
-  std::vector<std::string> words = {"code",  "--lang",    "python", "--timeout",
-                                    "110",   "--network", network};
+  std::vector<std::string> words = {"code", "--lang",    "python", "--timeout",
+                                    "110",  "--network", network};
   words.insert(words.end(), options.begin(), options.end());
   words.emplace_back("-");
   return attempts_of(attack(words, how), "inside");

@@ -20,8 +20,10 @@ TEST_P(EgressBytesAttack, D15_TheProxyOpensTunnelsToWhatIsAllowedOnly) {
       "               'allowed.test:0', 'allowed.test:443@evil.test:443', 'allowed.test:0443',\n"
       "               'evil.test:443@allowed.test:443', 'allowed.test%00.evil.test:443',\n"
       "               'allowed.test:65979', 'allowed.test:-443', 'allowed.test:443:443',\n"
-      "               '[allowed.test]:443', 'allowed.test\\0.evil.test:443', '://allowed.test:443',\n"
-      "               'allowed.test:443/', 'allowed.test:443#evil', 'allowed.test :443', '*:443'):\n"
+      "               '[allowed.test]:443', 'allowed.test\\0.evil.test:443', "
+      "'://allowed.test:443',\n"
+      "               'allowed.test:443/', 'allowed.test:443#evil', 'allowed.test :443', "
+      "'*:443'):\n"
       "    attempt(target, tunnelled, target)\n"
       "attempt('another host in Host', lambda: b' 200 ' in proxied(\n"
       "    b'CONNECT allowed.test:443 HTTP/1.1\\r\\nHost: evil.test:443\\r\\n\\r\\n')[0])\n"
@@ -30,7 +32,8 @@ TEST_P(EgressBytesAttack, D15_TheProxyOpensTunnelsToWhatIsAllowedOnly) {
       "attempt('ALLOWED', tunnelled, 'ALLOWED.test.:443')\n"
       "def inside_tunnel(name):\n"
       "    sock = socket.create_connection(('127.0.0.1', 3128), 3)\n"
-      "    sock.sendall(b'CONNECT allowed.test:443 HTTP/1.1\\r\\nHost: allowed.test:443\\r\\n\\r\\n')\n"
+      "    sock.sendall(b'CONNECT allowed.test:443 HTTP/1.1\\r\\nHost: "
+      "allowed.test:443\\r\\n\\r\\n')\n"
       "    return b' 200 ' in sock.recv(1000) and secured('', name, sock=sock)\n"
       "attempt('tls for another', inside_tunnel, 'evil.test')\n"
       "attempt('tls for it', inside_tunnel, 'allowed.test')\n";
@@ -40,15 +43,19 @@ TEST_P(EgressBytesAttack, D15_TheProxyOpensTunnelsToWhatIsAllowedOnly) {
 
 TEST_P(EgressBytesAttack, D17_SocksTakesNamesThatAreNames) {
   const std::string code =
-      "for name in (b'evil.test\\0.allowed.test', b'allowed.test\\0.evil.test', b'evil.test/allowed.test',\n"
-      "             b'evil.test allowed.test', b'evil.test@allowed.test', b'allowed.test@evil.test',\n"
-      "             b'a' * 255, b'', b'\\r\\n', b'allowed.test\\n', b'evil.test', b'\\xff.allowed.test',\n"
+      "for name in (b'evil.test\\0.allowed.test', b'allowed.test\\0.evil.test', "
+      "b'evil.test/allowed.test',\n"
+      "             b'evil.test allowed.test', b'evil.test@allowed.test', "
+      "b'allowed.test@evil.test',\n"
+      "             b'a' * 255, b'', b'\\r\\n', b'allowed.test\\n', b'evil.test', "
+      "b'\\xff.allowed.test',\n"
       "             b'11.1.1.1', b'[11.1.1.1]', b'allowed.test:443'):\n"
       "    attempt(repr(name)[:30], lambda: socks(name, 7000) == 0)\n"
       "for command in (0, 2, 3, 9):\n"
       "    attempt('command %d' % command, lambda: socks(b'allowed.test', 7000, command) == 0)\n"
       "attempt('address', lambda: socks(socket.inet_aton('11.6.6.6'), 7000, kind=1) == 0)\n"
-      "attempt('address6', lambda: socks(socket.inet_pton(10, '2400:1111::1'), 7000, kind=4) == 0)\n"
+      "attempt('address6', lambda: socks(socket.inet_pton(10, '2400:1111::1'), 7000, kind=4) == "
+      "0)\n"
       "attempt('kind', lambda: socks(b'', 7000, kind=7) == 0)\n"
       "port = struct.pack('>H', 7000)\n"
       "attempt('socks4', lambda: b'\\0\\x5a' in said('127.0.0.1', 3128,\n"
@@ -60,8 +67,9 @@ TEST_P(EgressBytesAttack, D17_SocksTakesNamesThatAreNames) {
       "attempt('allowed', lambda: socks(b'allowed.test', 7000) == 0)\n"
       "attempt('Allowed.', lambda: socks(b'Allowed.test.', 7000) == 0)\n";
   EXPECT_EQ(through("allow=tcp:allowed.test:7000", code), (Names{"allowed", "Allowed."}));
-  EXPECT_THAT(through("full", "attempt('address', lambda: socks(socket.inet_aton('11.6.6.6'), 7000,\n"
-                              "        kind=1) == 0)\n"),
+  EXPECT_THAT(through("full",
+                      "attempt('address', lambda: socks(socket.inet_aton('11.6.6.6'), 7000,\n"
+                      "        kind=1) == 0)\n"),
               Contains("address"));
 }
 
@@ -135,10 +143,13 @@ TEST_P(EgressBytesAttack, D19_TlsIsReadOrRefused) {
       "attempt('60 KiB', greeted, records(hello(b'evil.test', pad=60000)))\n"
       "attempt('records without end', greeted, records(hello(good), 1))\n"
       "attempt('not tls', answers, 'allowed.test', 443)\n"
-      "attempt('bytes', lambda: said('allowed.test', 443, b'\\0' * 200 + records(hello(good)), 2))\n"
-      "attempt('version 2', lambda: said('allowed.test', 443, b'\\x80\\x2e\\1\\3\\1' + b'\\0' * 80, 2))\n"
+      "attempt('bytes', lambda: said('allowed.test', 443, b'\\0' * 200 + records(hello(good)), "
+      "2))\n"
+      "attempt('version 2', lambda: said('allowed.test', 443, b'\\x80\\x2e\\1\\3\\1' + b'\\0' * "
+      "80, 2))\n"
       "attempt('an alert first', greeted, b'\\x15\\3\\1\\0\\2\\1\\0' + records(hello(good)))\n"
-      "attempt('an empty record first', greeted, b'\\x16\\3\\1\\0\\0' + records(hello(b'evil.test')))\n"
+      "attempt('an empty record first', greeted, b'\\x16\\3\\1\\0\\0' + "
+      "records(hello(b'evil.test')))\n"
       "attempt('nothing', lambda: said('allowed.test', 443, b'', 2))\n";
   EXPECT_EQ(through("allow=allowed.test", code),
             (Names{"it", "in bytes", "in records", "in records and bytes", "upper case"}));
@@ -148,18 +159,17 @@ TEST_P(EgressBytesAttack, D19_TlsIsReadOrRefused) {
 }
 
 TEST_P(EgressBytesAttack, D19_ASlowHelloIsCutOff) {
-  const std::string code =
-      std::string(kHellos) +
-      "def slowly():\n"
-      "    with socket.create_connection(('allowed.test', 443), 5) as sock:\n"
-      "        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)\n"
-      "        begun = time.time()\n"
-      "        for byte in records(hello(good)):\n"
-      "            sock.sendall(bytes([byte]))\n"
-      "            time.sleep(0.25)\n"
-      "            if time.time() - begun > 14:\n"
-      "                return True\n"
-      "attempt('still open', slowly)\n";
+  const std::string code = std::string(kHellos) +
+                           "def slowly():\n"
+                           "    with socket.create_connection(('allowed.test', 443), 5) as sock:\n"
+                           "        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)\n"
+                           "        begun = time.time()\n"
+                           "        for byte in records(hello(good)):\n"
+                           "            sock.sendall(bytes([byte]))\n"
+                           "            time.sleep(0.25)\n"
+                           "            if time.time() - begun > 14:\n"
+                           "                return True\n"
+                           "attempt('still open', slowly)\n";
   EXPECT_EQ(through("allow=allowed.test", code), Names{});
   EXPECT_EQ(reached(), Names{});
 }
@@ -173,16 +183,20 @@ TEST_P(EgressBytesAttack, D21_EveryRequestIsForTheHostThatIsDialled) {
       "end = 'Connection: close'\n"
       "tried('evil', request('evil.test'))\n"
       "tried('absolute evil', heads('GET http://evil.test/ HTTP/1.1', 'Host: allowed.test', end))\n"
-      "tried('absolute, evil host', heads('GET http://allowed.test/ HTTP/1.1', 'Host: evil.test', end))\n"
+      "tried('absolute, evil host', heads('GET http://allowed.test/ HTTP/1.1', 'Host: evil.test', "
+      "end))\n"
       "tried('two hosts', heads('GET / HTTP/1.1', 'Host: allowed.test', 'Host: evil.test', end))\n"
-      "tried('two same hosts', heads('GET / HTTP/1.1', 'Host: allowed.test', 'Host: allowed.test', end))\n"
+      "tried('two same hosts', heads('GET / HTTP/1.1', 'Host: allowed.test', 'Host: allowed.test', "
+      "end))\n"
       "tried('another port', heads('GET / HTTP/1.1', 'Host: allowed.test:81', end))\n"
       "tried('no host', heads('GET / HTTP/1.1', end))\n"
       "tried('no host, 1.0', heads('GET / HTTP/1.0', end))\n"
       "tried('folded', heads('GET / HTTP/1.1', 'Host: allowed.test', ' evil.test', end))\n"
-      "tried('folded first', heads('GET / HTTP/1.1', ' Host: evil.test', 'Host: allowed.test', end))\n"
+      "tried('folded first', heads('GET / HTTP/1.1', ' Host: evil.test', 'Host: allowed.test', "
+      "end))\n"
       "tried('tab', heads('GET / HTTP/1.1', 'Host: allowed.test\\tevil', end))\n"
-      "tried('space before colon', heads('GET / HTTP/1.1', 'Host : evil.test', 'Host: allowed.test', end))\n"
+      "tried('space before colon', heads('GET / HTTP/1.1', 'Host : evil.test', 'Host: "
+      "allowed.test', end))\n"
       "tried('comma', heads('GET / HTTP/1.1', 'Host: allowed.test, evil.test', end))\n"
       "tried('user', heads('GET / HTTP/1.1', 'Host: allowed.test@evil.test', end))\n"
       "tried('empty', heads('GET / HTTP/1.1', 'Host: ', end))\n"
@@ -208,14 +222,21 @@ TEST_P(EgressBytesAttack, D23_NoRequestHidesInAnother) {
       "chunked = 'Transfer-Encoding: chunked\\r\\n'\n"
       "for name, text in (\n"
       "    ('length and chunks', post + size % 5 + chunked + '\\r\\n0\\r\\n\\r\\n' + hidden),\n"
-      "    ('chunks and length', post + chunked + size % len(hidden) + '\\r\\n0\\r\\n\\r\\n' + hidden),\n"
-      "    ('other coding', post + 'Transfer-Encoding: xchunked\\r\\n\\r\\n0\\r\\n\\r\\n' + hidden),\n"
-      "    ('two codings', post + chunked + 'Transfer-Encoding: x\\r\\n\\r\\n0\\r\\n\\r\\n' + hidden),\n"
-      "    ('coding with space', post + 'Transfer-Encoding : chunked\\r\\n\\r\\n0\\r\\n\\r\\n' + hidden),\n"
-      "    ('coding with tab', post + 'Transfer-Encoding:\\x0bchunked\\r\\n\\r\\n0\\r\\n\\r\\n' + hidden),\n"
-      "    ('folded coding', post + 'X: y\\r\\n Transfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\n' + hidden),\n"
+      "    ('chunks and length', post + chunked + size % len(hidden) + '\\r\\n0\\r\\n\\r\\n' + "
+      "hidden),\n"
+      "    ('other coding', post + 'Transfer-Encoding: xchunked\\r\\n\\r\\n0\\r\\n\\r\\n' + "
+      "hidden),\n"
+      "    ('two codings', post + chunked + 'Transfer-Encoding: x\\r\\n\\r\\n0\\r\\n\\r\\n' + "
+      "hidden),\n"
+      "    ('coding with space', post + 'Transfer-Encoding : chunked\\r\\n\\r\\n0\\r\\n\\r\\n' + "
+      "hidden),\n"
+      "    ('coding with tab', post + 'Transfer-Encoding:\\x0bchunked\\r\\n\\r\\n0\\r\\n\\r\\n' + "
+      "hidden),\n"
+      "    ('folded coding', post + 'X: y\\r\\n Transfer-Encoding: "
+      "chunked\\r\\n\\r\\n0\\r\\n\\r\\n' + hidden),\n"
       "    ('two lengths', post + size % 0 + size % len(hidden) + '\\r\\n' + hidden),\n"
-      "    ('list of lengths', post + 'Content-Length: 0, %d\\r\\n\\r\\n' % len(hidden) + hidden),\n"
+      "    ('list of lengths', post + 'Content-Length: 0, %d\\r\\n\\r\\n' % len(hidden) + "
+      "hidden),\n"
       "    ('signed length', post + 'Content-Length: +0\\r\\n\\r\\n' + hidden),\n"
       "    ('negative length', post + 'Content-Length: -1\\r\\n\\r\\n' + hidden),\n"
       "    ('huge length', post + 'Content-Length: 99999999999999999999\\r\\n\\r\\n' + hidden),\n"
@@ -226,13 +247,16 @@ TEST_P(EgressBytesAttack, D23_NoRequestHidesInAnother) {
       "    ('trailer', post + chunked + '\\r\\n0\\r\\nHost: evil.test\\r\\n\\r\\n' + hidden),\n"
       "    ('bare line feed', 'GET / HTTP/1.1\\nHost: allowed.test\\n\\n' + hidden),\n"
       "    ('bare return', 'GET / HTTP/1.1\\r\\nHost: allowed.test\\rX: y\\r\\n\\r\\n' + hidden),\n"
-      "    ('connection', post + 'Connection: content-length\\r\\n' + size % 0 + '\\r\\n' + hidden),\n"
+      "    ('connection', post + 'Connection: content-length\\r\\n' + size % 0 + '\\r\\n' + "
+      "hidden),\n"
       "    ('pipelined', 'GET / HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n' + hidden),\n"
       "    ('old', post.replace('1.1', '1.0') + chunked + '\\r\\n0\\r\\n\\r\\n' + hidden)):\n"
-      "    attempt(name, lambda: b'/hidden' in said('allowed.test', 80, text.encode('latin-1'), 2))\n"
+      "    attempt(name, lambda: b'/hidden' in said('allowed.test', 80, text.encode('latin-1'), "
+      "2))\n"
       "body = hidden.replace('close', 'keep-alive')\n"
       "attempt('in a body', lambda: said('allowed.test', 80,\n"
-      "        (post + 'Connection: close\\r\\n' + size % len(body) + '\\r\\n' + body).encode(), 2\n"
+      "        (post + 'Connection: close\\r\\n' + size % len(body) + '\\r\\n' + body).encode(), "
+      "2\n"
       "        ).count(b'hello from') == 1)\n";
   EXPECT_EQ(through("allow=http:allowed.test", code), Names{"in a body"});
   for (const nlohmann::json& one : internet().requests()) {
@@ -292,8 +316,10 @@ TEST_P(EgressBytesAttack, D24_WhatFollowsAnUpgradeIsStillForThatHost) {
       "    attempt(name, lambda: b'/hidden' in said('allowed.test', 80, data, 2))\n"
       "hidden = b'GET /hidden HTTP/1.1\\r\\nHost: evil.test\\r\\nConnection: close\\r\\n\\r\\n'\n"
       "def upgrade(what):\n"
-      "    return ('GET / HTTP/1.1\\r\\nHost: allowed.test\\r\\nConnection: Upgrade, HTTP2-Settings\\r\\n'\n"
-      "            'Upgrade: %s\\r\\nHTTP2-Settings: AAMAAABkAARAAAAA\\r\\n\\r\\n' % what).encode()\n"
+      "    return ('GET / HTTP/1.1\\r\\nHost: allowed.test\\r\\nConnection: Upgrade, "
+      "HTTP2-Settings\\r\\n'\n"
+      "            'Upgrade: %s\\r\\nHTTP2-Settings: AAMAAABkAARAAAAA\\r\\n\\r\\n' % "
+      "what).encode()\n"
       "tried('h2c', upgrade('h2c') + hidden)\n"
       "tried('websocket', upgrade('websocket') + hidden)\n"
       "tried('both', upgrade('h2c, websocket') + hidden)\n"
@@ -302,8 +328,10 @@ TEST_P(EgressBytesAttack, D24_WhatFollowsAnUpgradeIsStillForThatHost) {
       "tried('0.9 to evil', b'GET http://evil.test/hidden\\r\\n')\n"
       "tried('2.0', b'GET /hidden HTTP/2.0\\r\\nHost: evil.test\\r\\n\\r\\n')\n"
       "tried('trace', b'TRACE /hidden HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n')\n"
-      "tried('connect', b'CONNECT evil.test:80 HTTP/1.1\\r\\nHost: evil.test:80\\r\\n\\r\\n' + hidden)\n"
-      "tried('connect to it', b'CONNECT allowed.test:80 HTTP/1.1\\r\\nHost: allowed.test:80\\r\\n\\r\\n' + hidden)\n"
+      "tried('connect', b'CONNECT evil.test:80 HTTP/1.1\\r\\nHost: evil.test:80\\r\\n\\r\\n' + "
+      "hidden)\n"
+      "tried('connect to it', b'CONNECT allowed.test:80 HTTP/1.1\\r\\nHost: "
+      "allowed.test:80\\r\\n\\r\\n' + hidden)\n"
       "tried('it', request('allowed.test', '/hidden'))\n";
   EXPECT_EQ(through("allow=http:allowed.test", code), Names{"it"});
   for (const nlohmann::json& one : internet().requests()) {

@@ -50,30 +50,29 @@ CARREL_AS_BOTH(EgressLifeAttack);
 TEST_P(EgressLifeAttack, D29_APolicyThatChangesIsTheOldOneOrTheNewOne) {
   const auto reloads = number_from("CARREL_RELOADS", 40);
   const std::string id = create({"--network", "allow=tcp:allowed.test:7000"});
-  const auto client = begin(
-      id,
-      "kept = socket.create_connection(('allowed.test', 7000), 3)\n"
-      "kept.settimeout(5)\n"
-      "print('begun', flush=True)\n"
-      "good = bad = evil = rounds = 0\n"
-      "import select\n"
-      "while not select.select([sys.stdin], [], [], 0)[0]:\n"
-      "    rounds += 1\n"
-      "    kept.sendall(TOKEN)\n"
-      "    if kept.recv(100) != TOKEN:\n"
-      "        print('through cut', flush=True)\n"
-      "    for host in ('11.6.6.6', 'evil.test', '10.1.2.3'):\n"
-      "        try:\n"
-      "            if echoes(host):\n"
-      "                print('through', host, flush=True)\n"
-      "        except OSError:\n"
-      "            pass\n"
-      "    try:\n"
-      "        good += echoes('allowed.test')\n"
-      "    except OSError:\n"
-      "        bad += 1\n"
-      "print('rounds', rounds, good, bad)\n"
-      "attempt('allowed', lambda: good and not bad)\n");
+  const auto client = begin(id,
+                            "kept = socket.create_connection(('allowed.test', 7000), 3)\n"
+                            "kept.settimeout(5)\n"
+                            "print('begun', flush=True)\n"
+                            "good = bad = evil = rounds = 0\n"
+                            "import select\n"
+                            "while not select.select([sys.stdin], [], [], 0)[0]:\n"
+                            "    rounds += 1\n"
+                            "    kept.sendall(TOKEN)\n"
+                            "    if kept.recv(100) != TOKEN:\n"
+                            "        print('through cut', flush=True)\n"
+                            "    for host in ('11.6.6.6', 'evil.test', '10.1.2.3'):\n"
+                            "        try:\n"
+                            "            if echoes(host):\n"
+                            "                print('through', host, flush=True)\n"
+                            "        except OSError:\n"
+                            "            pass\n"
+                            "    try:\n"
+                            "        good += echoes('allowed.test')\n"
+                            "    except OSError:\n"
+                            "        bad += 1\n"
+                            "print('rounds', rounds, good, bad)\n"
+                            "attempt('allowed', lambda: good and not bad)\n");
   for (unsigned long i = 0; i < reloads; ++i) {
     if (i % 8 == 7) {
       EXPECT_NE(carrel({"net", "set", id, "allow=no such thing"}).status, 0);
@@ -88,8 +87,9 @@ TEST_P(EgressLifeAttack, D29_APolicyThatChangesIsTheOldOneOrTheNewOne) {
   EXPECT_THAT(run.out, testing::Not(HasSubstr("through cut")));
   EXPECT_EQ(reached(), Names{"tcp 11.1.1.1 7000"});
   set_network(id, "allow=tcp:11.6.6.6:7000");
-  EXPECT_EQ(through_in(id, "attempt('evil', echoes, '11.6.6.6')\n"
-                           "attempt('allowed', echoes, 'allowed.test')\n"),
+  EXPECT_EQ(through_in(id,
+                       "attempt('evil', echoes, '11.6.6.6')\n"
+                       "attempt('allowed', echoes, 'allowed.test')\n"),
             Names{"evil"});
 }
 
@@ -124,43 +124,44 @@ TEST_P(EgressLifeAttack, D29_AConnectionThatIsBeingMadeIsJudgedByTheNewPolicy) {
 TEST_P(EgressLifeAttack, D31_KilledInTheMiddleOfTransfersItOpensNothing) {
   const std::string id = create({"--network", "allow=http:allowed.test"});
   ASSERT_EQ(through_in(id, "attempt('before', answers, 'allowed.test')\n"), Names{"before"});
-  const auto client = begin(
-      id,
-      "import selectors\n"
-      "chosen = selectors.DefaultSelector()\n"
-      "for number in range(100):\n"
-      "    sock = socket.create_connection(('allowed.test', 80), 5)\n"
-      "    sock.sendall(request('allowed.test', '/drip/200'))\n"
-      "    chosen.register(sock, selectors.EVENT_READ, number)\n"
-      "heard, ended, begun = set(), set(), None\n"
-      "while len(ended) < 100:\n"
-      "    for key, _ in chosen.select(1):\n"
-      "        try:\n"
-      "            data = key.fileobj.recv(65536)\n"
-      "        except OSError:\n"
-      "            data = b''\n"
-      "        if data:\n"
-      "            heard.add(key.data)\n"
-      "        else:\n"
-      "            ended.add(key.data)\n"
-      "            chosen.unregister(key.fileobj)\n"
-      "            begun = begun or time.time()\n"
-      "    if begun is None and len(heard) == 100:\n"
-      "        print('begun', flush=True)\n"
-      "        begun = 0\n"
-      "    if begun and time.time() - begun > 10:\n"
-      "        print('through', 100 - len(ended), 'without an end')\n"
-      "        break\n"
-      "attempt('all were heard and ended', lambda: len(heard) == 100 and len(ended) == 100)\n"
-      "for host in ('11.6.6.6', '11.1.1.1', 'allowed.test', 'evil.test'):\n"
-      "    attempt(host, answers, host)\n"
-      "    attempt('lookup at ' + host, finds, '11.0.0.53', 'allowed.test')\n");
+  const auto client =
+      begin(id,
+            "import selectors\n"
+            "chosen = selectors.DefaultSelector()\n"
+            "for number in range(100):\n"
+            "    sock = socket.create_connection(('allowed.test', 80), 5)\n"
+            "    sock.sendall(request('allowed.test', '/drip/200'))\n"
+            "    chosen.register(sock, selectors.EVENT_READ, number)\n"
+            "heard, ended, begun = set(), set(), None\n"
+            "while len(ended) < 100:\n"
+            "    for key, _ in chosen.select(1):\n"
+            "        try:\n"
+            "            data = key.fileobj.recv(65536)\n"
+            "        except OSError:\n"
+            "            data = b''\n"
+            "        if data:\n"
+            "            heard.add(key.data)\n"
+            "        else:\n"
+            "            ended.add(key.data)\n"
+            "            chosen.unregister(key.fileobj)\n"
+            "            begun = begun or time.time()\n"
+            "    if begun is None and len(heard) == 100:\n"
+            "        print('begun', flush=True)\n"
+            "        begun = 0\n"
+            "    if begun and time.time() - begun > 10:\n"
+            "        print('through', 100 - len(ended), 'without an end')\n"
+            "        break\n"
+            "attempt('all were heard and ended', lambda: len(heard) == 100 and len(ended) == 100)\n"
+            "for host in ('11.6.6.6', '11.1.1.1', 'allowed.test', 'evil.test'):\n"
+            "    attempt(host, answers, host)\n"
+            "    attempt('lookup at ' + host, finds, '11.0.0.53', 'allowed.test')\n");
   ASSERT_EQ(::kill(egress_process(), SIGKILL), 0);
   const Run run = client->wait(seconds(60));
   EXPECT_THAT(run.out, HasSubstr("through all were heard and ended\n")) << run.out << run.err;
   EXPECT_EQ(run.out.find("through "), run.out.rfind("through ")) << run.out;
-  EXPECT_EQ(through_in(id, "attempt('after', answers, 'allowed.test')\n"
-                           "attempt('evil', answers, '11.6.6.6')\n"),
+  EXPECT_EQ(through_in(id,
+                       "attempt('after', answers, 'allowed.test')\n"
+                       "attempt('evil', answers, '11.6.6.6')\n"),
             Names{"after"});
   EXPECT_EQ(reached(), Names{"tcp 11.1.1.1 80"});
   EXPECT_EQ(carrel({"rm", id}).status, 0);
@@ -177,8 +178,8 @@ TEST_P(EgressLifeAttack, D31_StalledOrOutOfDescriptorsItOpensNothing) {
   ASSERT_GT(egress, 0);
   {
     // A client that is there before: the commands of the program would wait for the process.
-    Process client(launch({"exec", id, "--", "bash", "-c", "echo here; read; exec python3 -c \"$0\"",
-                           text_of(code)}));
+    Process client(launch({"exec", id, "--", "bash", "-c",
+                           "echo here; read; exec python3 -c \"$0\"", text_of(code)}));
     ASSERT_TRUE(client.wait_for_output("here", seconds(10)));
     ASSERT_EQ(::kill(egress, SIGSTOP), 0);
     client.write("\n");
@@ -213,45 +214,47 @@ TEST_P(EgressLifeAttack, D31_StalledOrOutOfDescriptorsItOpensNothing) {
 TEST_P(EgressLifeAttack, D40_OneSandboxHasNoMoreConnectionsThanItMayHave) {
   const std::string id = create({"--network", "allow=tcp:allowed.test:7000,allowed.test"});
   const std::string other = create({"--network", "allow=tcp:allowed.test:7000"});
-  const auto flood = start(
-      id,
-      "import resource\n"
-      "resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(7)[1],) * 2)\n"
-      "where = socket.gethostbyname('allowed.test')\n"
-      "socks, count = [], " + std::to_string(number_from("CARREL_CONNECTIONS", 1500)) + "\n"
-      "def opened(port, data):\n"
-      "    for number in range(count):\n"
-      "        sock = socket.socket()\n"
-      "        sock.setblocking(False)\n"
-      "        try:\n"
-      "            sock.connect((where, port))\n"
-      "        except OSError:\n"
-      "            pass\n"
-      "        socks.append(sock)\n"
-      "        if len(socks) > 900:\n"
-      "            socks.pop(0).close()\n"
-      "        if number % 100 == 99:\n"
-      "            time.sleep(0.02)\n"
-      "# Those that say nothing are counted from the beginning.\n"
-      "opened(443, b'')\n"
-      "print('begun', flush=True)\n"
-      "sys.stdin.readline()\n"
-      "for sock in socks:\n"
-      "    sock.close()\n"
-      "socks.clear()\n"
-      "time.sleep(1)\n"
-      "alive = 0\n"
-      "for _ in range(300):\n"
-      "    sock = socket.socket()\n"
-      "    sock.settimeout(3)\n"
-      "    socks.append(sock)\n"
-      "    try:\n"
-      "        sock.connect((where, 7000))\n"
-      "        sock.sendall(TOKEN)\n"
-      "        alive += sock.recv(100) == TOKEN\n"
-      "    except OSError:\n"
-      "        pass\n"
-      "print('alive', alive, flush=True)\n");
+  const auto flood =
+      start(id,
+            "import resource\n"
+            "resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(7)[1],) * 2)\n"
+            "where = socket.gethostbyname('allowed.test')\n"
+            "socks, count = [], " +
+                std::to_string(number_from("CARREL_CONNECTIONS", 1500)) +
+                "\n"
+                "def opened(port, data):\n"
+                "    for number in range(count):\n"
+                "        sock = socket.socket()\n"
+                "        sock.setblocking(False)\n"
+                "        try:\n"
+                "            sock.connect((where, port))\n"
+                "        except OSError:\n"
+                "            pass\n"
+                "        socks.append(sock)\n"
+                "        if len(socks) > 900:\n"
+                "            socks.pop(0).close()\n"
+                "        if number % 100 == 99:\n"
+                "            time.sleep(0.02)\n"
+                "# Those that say nothing are counted from the beginning.\n"
+                "opened(443, b'')\n"
+                "print('begun', flush=True)\n"
+                "sys.stdin.readline()\n"
+                "for sock in socks:\n"
+                "    sock.close()\n"
+                "socks.clear()\n"
+                "time.sleep(1)\n"
+                "alive = 0\n"
+                "for _ in range(300):\n"
+                "    sock = socket.socket()\n"
+                "    sock.settimeout(3)\n"
+                "    socks.append(sock)\n"
+                "    try:\n"
+                "        sock.connect((where, 7000))\n"
+                "        sock.sendall(TOKEN)\n"
+                "        alive += sock.recv(100) == TOKEN\n"
+                "    except OSError:\n"
+                "        pass\n"
+                "print('alive', alive, flush=True)\n");
   long most = 0;
   const bool begun = eventually(seconds(20), [&] {
     most = std::max(most, open_descriptors());
@@ -260,9 +263,10 @@ TEST_P(EgressLifeAttack, D40_OneSandboxHasNoMoreConnectionsThanItMayHave) {
   EXPECT_TRUE(begun) << flood->err();
   EXPECT_LT(most, 400) << "connections that are too many are kept";
   // Others are served meanwhile, and nothing grows without end.
-  EXPECT_EQ(through_in(other, "begun = time.time()\n"
-                              "attempt('other', echoes, 'allowed.test')\n"
-                              "attempt('slowly', lambda: time.time() - begun > 3)\n"),
+  EXPECT_EQ(through_in(other,
+                       "begun = time.time()\n"
+                       "attempt('other', echoes, 'allowed.test')\n"
+                       "attempt('slowly', lambda: time.time() - begun > 3)\n"),
             Names{"other"});
   EXPECT_LT(resident_kib(), 96 << 10);
   const Run usage = carrel({"net", "usage", "--json", id});
@@ -276,33 +280,33 @@ TEST_P(EgressLifeAttack, D40_OneSandboxHasNoMoreConnectionsThanItMayHave) {
 TEST_P(EgressLifeAttack, D40_AFloodOfLookupsLeavesOthersAlone) {
   const std::string id = create({"--network", "allow=allowed.test", "--cpus", "2"});
   const std::string other = create({"--network", "allow=http:allowed.test"});
-  const auto flood = begin(
-      id,
-      "for _ in range(6):\n"
-      "    if os.fork() == 0:\n"
-      "        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
-      "        sock.connect(('11.0.0.53', 53))\n"
-      "        message = question('secret.evil.test')\n"
-      "        until = time.time() + 6\n"
-      "        while time.time() < until:\n"
-      "            for _ in range(500):\n"
-      "                try:\n"
-      "                    sock.send(message)\n"
-      "                except OSError:\n"
-      "                    pass\n"
-      "        os._exit(0)\n"
-      "time.sleep(0.5)\n"
-      "print('begun', flush=True)\n"
-      "while True:\n"
-      "    try:\n"
-      "        os.wait()\n"
-      "    except OSError:\n"
-      "        break\n");
-  EXPECT_EQ(through_in(other, "begun = time.time()\n"
-                              "for _ in range(5):\n"
-                              "    attempt('other', answers, 'allowed.test')\n"
-                              "print('took', time.time() - begun)\n"
-                              "attempt('slowly', lambda: time.time() - begun > 5)\n"),
+  const auto flood = begin(id,
+                           "for _ in range(6):\n"
+                           "    if os.fork() == 0:\n"
+                           "        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+                           "        sock.connect(('11.0.0.53', 53))\n"
+                           "        message = question('secret.evil.test')\n"
+                           "        until = time.time() + 6\n"
+                           "        while time.time() < until:\n"
+                           "            for _ in range(500):\n"
+                           "                try:\n"
+                           "                    sock.send(message)\n"
+                           "                except OSError:\n"
+                           "                    pass\n"
+                           "        os._exit(0)\n"
+                           "time.sleep(0.5)\n"
+                           "print('begun', flush=True)\n"
+                           "while True:\n"
+                           "    try:\n"
+                           "        os.wait()\n"
+                           "    except OSError:\n"
+                           "        break\n");
+  EXPECT_EQ(through_in(other,
+                       "begun = time.time()\n"
+                       "for _ in range(5):\n"
+                       "    attempt('other', answers, 'allowed.test')\n"
+                       "print('took', time.time() - begun)\n"
+                       "attempt('slowly', lambda: time.time() - begun > 5)\n"),
             Names{"other"});
   EXPECT_FALSE(flood->wait(seconds(60)).timed_out);
   EXPECT_THAT(internet().queries(), testing::Not(Contains(HasSubstr("evil"))));
@@ -312,21 +316,21 @@ TEST_P(EgressLifeAttack, D40_WhatAStalledServerDoesNotTakeIsNotKept) {
   const std::string id = create({"--network", "allow=tcp:allowed.test:9"});
   ASSERT_EQ(through_in(id, "attempt('up', lambda: True)\n"), Names{"up"});
   const long before = resident_kib();
-  const auto client = begin(
-      id,
-      "import selectors\n"
-      "socks = [socket.create_connection(('allowed.test', 9), 3) for _ in range(100)]\n"
-      "piece, sent, until = b'x' * 65536, 0, time.time() + 3\n"
-      "for sock in socks:\n"
-      "    sock.setblocking(False)\n"
-      "while time.time() < until:\n"
-      "    for sock in socks:\n"
-      "        try:\n"
-      "            sent += sock.send(piece)\n"
-      "        except BlockingIOError:\n"
-      "            pass\n"
-      "print('begun', sent, flush=True)\n"
-      "sys.stdin.readline()\n");
+  const auto client =
+      begin(id,
+            "import selectors\n"
+            "socks = [socket.create_connection(('allowed.test', 9), 3) for _ in range(100)]\n"
+            "piece, sent, until = b'x' * 65536, 0, time.time() + 3\n"
+            "for sock in socks:\n"
+            "    sock.setblocking(False)\n"
+            "while time.time() < until:\n"
+            "    for sock in socks:\n"
+            "        try:\n"
+            "            sent += sock.send(piece)\n"
+            "        except BlockingIOError:\n"
+            "            pass\n"
+            "print('begun', sent, flush=True)\n"
+            "sys.stdin.readline()\n");
   EXPECT_LT(resident_kib() - before, 100 * 200) << "more than two pieces for each connection";
   client->write("\n");
   EXPECT_FALSE(client->wait(seconds(20)).timed_out);
@@ -342,11 +346,10 @@ TEST_P(EgressLifeAttack, TheEgressProcessHasGivenUpWhatItDoesNotNeed) {
     EXPECT_EQ(status_field(egress, set), "0000000000000000") << set;
   }
   // It belongs to nobody who could look into it: what is undumpable is root's.
-  struct stat memory {};
+  struct stat memory{};
   ASSERT_EQ(::stat(("/proc/" + std::to_string(egress) + "/mem").c_str(), &memory), 0);
   EXPECT_EQ(memory.st_uid, 0U);
-  const std::string limits =
-      read_text("/proc/" + std::to_string(egress) + "/limits").value_or("");
+  const std::string limits = read_text("/proc/" + std::to_string(egress) + "/limits").value_or("");
   EXPECT_THAT(limits, testing::ContainsRegex("Max core file size +0 +0"));
 }
 
@@ -398,8 +401,9 @@ TEST_P(EgressLifeAttack, TheEgressProcessObeysItsOwnUserOnly) {
   EXPECT_EQ(asked_as(foreign, run, "{\"op\":\"forget\",\"id\":\"" + id + "\"}\n"), "");
   EXPECT_THAT(asked_as(own, run, question), HasSubstr("connections"));
   // Nonsense ends nobody.
-  for (const char* nonsense : {"{}\n", "[]\n", "x\n", "{\"op\":1}\n", "{\"op\":\"usage\",\"id\":7}\n",
-                               "{\"op\":\"attach\",\"id\":\"../../x\"}\n"}) {
+  for (const char* nonsense :
+       {"{}\n", "[]\n", "x\n", "{\"op\":1}\n", "{\"op\":\"usage\",\"id\":7}\n",
+        "{\"op\":\"attach\",\"id\":\"../../x\"}\n"}) {
     EXPECT_THAT(asked_as(own, run, nonsense), HasSubstr("error")) << nonsense;
   }
   EXPECT_THAT(asked_as(own, run, question), HasSubstr("connections"));

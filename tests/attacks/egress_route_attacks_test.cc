@@ -6,10 +6,10 @@
 namespace carrel::test {
 namespace {
 
+using std::chrono::seconds;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsSubsetOf;
-using std::chrono::seconds;
 
 class EgressRouteAttack : public EgressAttack {
  protected:
@@ -19,7 +19,8 @@ class EgressRouteAttack : public EgressAttack {
     launch.program = "/usr/bin/python3";
     launch.arguments = {"-Bc",
                         "import socket\n"
-                        "server = socket.create_server(('0.0.0.0', " + std::to_string(port) +
+                        "server = socket.create_server(('0.0.0.0', " +
+                            std::to_string(port) +
                             "))\n"
                             "print('up', flush=True)\n"
                             "while True:\n"
@@ -80,9 +81,9 @@ TEST_P(EgressRouteAttack, D04_TheSixthVersionIsNoWayAroundTheFourth) {
   EXPECT_EQ(reached(), Names{});
   // Everything public, and nothing that leads inward in another spelling.
   EXPECT_EQ(through("full", code), (Names{"2400:1111::1", "::ffff:11.6.6.6", "six.test"}));
-  EXPECT_THAT(reached(), IsSubsetOf(Names{"tcp 2400:1111::1 80", "tcp 11.6.6.6 80",
-                                          "tcp 64:ff9b::b06:606 80", "tcp 2002:b06:606::1 80",
-                                          "tcp ::11.6.6.6 80"}));
+  EXPECT_THAT(reached(),
+              IsSubsetOf(Names{"tcp 2400:1111::1 80", "tcp 11.6.6.6 80", "tcp 64:ff9b::b06:606 80",
+                               "tcp 2002:b06:606::1 80", "tcp ::11.6.6.6 80"}));
   EXPECT_THAT(through_outside("attempt('six', answers, '2400:1111::1')\n"), Contains("six"));
 }
 
@@ -104,7 +105,8 @@ TEST_P(EgressRouteAttack, D05_EverySpellingOfAnAddressIsThatAddress) {
 }
 
 TEST_P(EgressRouteAttack, D07_ServicesOfTheHostAndOfOtherSandboxesAreNotReached) {
-  ASSERT_EQ(std::system("ip addr add 172.17.0.1/16 dev lo && ip addr add 192.168.7.7/32 dev lo"), 0);
+  ASSERT_EQ(std::system("ip addr add 172.17.0.1/16 dev lo && ip addr add 192.168.7.7/32 dev lo"),
+            0);
   const auto server = serve_on_host(9999);
   const std::string code =
       "for host in ('127.0.0.1', 'localhost', '11.0.0.2', '172.17.0.1', '192.168.7.7',\n"
@@ -124,13 +126,14 @@ TEST_P(EgressRouteAttack, D07_ServicesOfTheHostAndOfOtherSandboxesAreNotReached)
   EXPECT_EQ(through("full", code), Names{});
   EXPECT_EQ(reached(), Names{});
   // What another sandbox has on its loopback is there, and there only.
-  EXPECT_THAT(through_in(other, "attempt('own', echoes, '10.255.0.2', 9999)\n"
-                                "attempt('loopback', echoes, '127.0.0.1', 9999)\n"),
+  EXPECT_THAT(through_in(other,
+                         "attempt('own', echoes, '10.255.0.2', 9999)\n"
+                         "attempt('loopback', echoes, '127.0.0.1', 9999)\n"),
               (Names{"own", "loopback"}));
   EXPECT_THAT(through("allow=tcp:11.0.0.2:9999", code), Contains("11.0.0.2"));
-  EXPECT_THAT(through_outside(code), IsSubsetOf(Names{"127.0.0.1", "localhost", "11.0.0.2",
-                                                      "172.17.0.1", "192.168.7.7", "gateway.test",
-                                                      "loop.test", "0.0.0.0"}));
+  EXPECT_THAT(through_outside(code),
+              IsSubsetOf(Names{"127.0.0.1", "localhost", "11.0.0.2", "172.17.0.1", "192.168.7.7",
+                               "gateway.test", "loop.test", "0.0.0.0"}));
   EXPECT_THAT(through_outside(code), Contains("172.17.0.1"));
 }
 
@@ -151,8 +154,9 @@ TEST_P(EgressRouteAttack, D11_OtherWaysToAskForNamesAreClosed) {
   EXPECT_EQ(through("allow=allowed.test", code), Names{});
   EXPECT_EQ(reached(), Names{});
   EXPECT_THAT(internet().queries(), testing::IsEmpty());
-  EXPECT_THAT(through_outside(code), testing::IsSupersetOf(Names{
-      "over https", "over tls", "datagram to 8.8.8.8 853", "datagram to 224.0.0.251 5353"}));
+  EXPECT_THAT(through_outside(code),
+              testing::IsSupersetOf(Names{"over https", "over tls", "datagram to 8.8.8.8 853",
+                                          "datagram to 224.0.0.251 5353"}));
   EXPECT_THAT(reached(), Contains("udp 8.8.8.8 853"));
 }
 
@@ -169,7 +173,8 @@ TEST_P(EgressRouteAttack, D12_DatagramsAndPingsAreRefusedAtOnce) {
       "        if time.time() - begun > 1:\n"
       "            print('through slowly', flush=True)\n"
       "for port in (1, 123, 443, 500, 4500, 33434, 65535):\n"
-      "    attempt('udp %d' % port, sent, socket.AF_INET, socket.SOCK_DGRAM, 0, ('11.1.1.1', port))\n"
+      "    attempt('udp %d' % port, sent, socket.AF_INET, socket.SOCK_DGRAM, 0, ('11.1.1.1', "
+      "port))\n"
       "attempt('udp6', sent, socket.AF_INET6, socket.SOCK_DGRAM, 0, ('2400:1111::1', 443))\n"
       "attempt('lite', sent, socket.AF_INET, socket.SOCK_DGRAM, 136, ('11.1.1.1', 443))\n"
       "attempt('ping', sent, socket.AF_INET, socket.SOCK_DGRAM, 1, ('11.1.1.1', 0))\n"
@@ -192,9 +197,11 @@ TEST_P(EgressRouteAttack, D13_NoOtherFamilyOfSocketsIsThere) {
       "    16, 15, 17, 38, 40, 30, 31, 44, 29, 39, 33, 3, 41)\n"
       "RAW, DGRAM, STREAM, SEQ = 3, 2, 1, 5\n"
       "for name, family, kind, protocol in (\n"
-      "    ('packet', PACKET, RAW, 768), ('packet dgram', PACKET, DGRAM, 768), ('raw', 2, RAW, 255),\n"
+      "    ('packet', PACKET, RAW, 768), ('packet dgram', PACKET, DGRAM, 768), ('raw', 2, RAW, "
+      "255),\n"
       "    ('raw6', 10, RAW, 58), ('netfilter', NETLINK, RAW, 12), ('audit', NETLINK, RAW, 9),\n"
-      "    ('uevent', NETLINK, RAW, 15), ('xfrm', NETLINK, RAW, 6), ('generic', NETLINK, RAW, 16),\n"
+      "    ('uevent', NETLINK, RAW, 15), ('xfrm', NETLINK, RAW, 6), ('generic', NETLINK, RAW, "
+      "16),\n"
       "    ('diag', NETLINK, RAW, 4), ('key', KEY, RAW, 2), ('alg', ALG, SEQ, 0),\n"
       "    ('vsock', VSOCK, STREAM, 0), ('tipc', TIPC, SEQ, 0), ('bluetooth', BLUETOOTH, RAW, 1),\n"
       "    ('xdp', XDP, RAW, 0), ('can', CAN, RAW, 1), ('nfc', NFC, SEQ, 0),\n"
@@ -240,16 +247,15 @@ TEST_P(EgressRouteAttack, D32_RoutesRulesAndSettingsOfTheNetworkCannotBeChanged)
       "              'echo 0 2147483647 > /proc/sys/net/ipv4/ping_group_range',\n"
       "              'unshare -Urn true', 'unshare -n true'):\n"
       "    attempt(words, does, words)\n";
-  const std::string after =
-      "prefix = []\n" + code +
-      "try:\n"
-      "    open('/etc/resolv.conf', 'w').write('nameserver 11.0.0.53\\n')\n"
-      "except OSError:\n"
-      "    pass\n"
-      "attempt('evil', echoes, '11.6.6.6')\n"
-      "attempt('evil lookup', finds, '11.0.0.53', 'evil.test')\n"
-      "attempt('evil by name', echoes, 'evil.test')\n"
-      "attempt('still there', echoes, 'allowed.test')\n";
+  const std::string after = "prefix = []\n" + code +
+                            "try:\n"
+                            "    open('/etc/resolv.conf', 'w').write('nameserver 11.0.0.53\\n')\n"
+                            "except OSError:\n"
+                            "    pass\n"
+                            "attempt('evil', echoes, '11.6.6.6')\n"
+                            "attempt('evil lookup', finds, '11.0.0.53', 'evil.test')\n"
+                            "attempt('evil by name', echoes, 'evil.test')\n"
+                            "attempt('still there', echoes, 'allowed.test')\n";
   EXPECT_EQ(through("allow=tcp:allowed.test:7000", after), Names{"still there"});
   EXPECT_EQ(reached(), Names{"tcp 11.1.1.1 7000"});
   EXPECT_THAT(internet().queries(), testing::Not(Contains(HasSubstr("evil"))));
@@ -267,7 +273,8 @@ TEST_P(EgressRouteAttack, D33_TheSocketsThatServeTheSandboxAreNoWayOut) {
       "    attempt('evil lookup over a stream at ' + host,\n"
       "            lambda: finds(host, 'evil.test', port=61053, stream=True))\n"
       "    attempt('bytes to the resolver at ' + host, lambda: said(host, 61053, b'G' * 70, 2))\n"
-      "attempt('the proxy itself', lambda: proxied(request('127.0.0.1:3128', 'http://127.0.0.1:3128/')\n"
+      "attempt('the proxy itself', lambda: proxied(request('127.0.0.1:3128', "
+      "'http://127.0.0.1:3128/')\n"
       "        )[0].startswith(b'HTTP/1.1 200'))\n"
       "attempt('tunnel to itself', tunnelled, '127.0.0.1:3128')\n"
       "attempt('host side', lambda: [one for one in open('/proc/net/unix') if 'egress' in one])\n"
@@ -315,7 +322,8 @@ TEST_P(EgressRouteAttack, D43_ConnectionTrackingIsNoWayOut) {
       "attempt('allowed again', from_port, where, 40000)\n"
       "for line in (b'PORT 11,6,6,6,27,88\\r\\n', b'EPRT |1|11.6.6.6|7000|\\r\\n',\n"
       "             b'227 Entering Passive Mode (11,6,6,6,27,88)\\r\\n',\n"
-      "             b'INVITE sip:a@11.6.6.6:7000 SIP/2.0\\r\\nContact: <sip:a@11.6.6.6:7000>\\r\\n'):\n"
+      "             b'INVITE sip:a@11.6.6.6:7000 SIP/2.0\\r\\nContact: "
+      "<sip:a@11.6.6.6:7000>\\r\\n'):\n"
       "    attempt('said', lambda: said('allowed.test', 21, line + TOKEN, 1))\n"
       "    attempt('evil after ' + line.decode()[:6], echoes, '11.6.6.6', 7000)\n"
       "    attempt('answered', lambda: finds('11.6.6.6', 'evil.test'))\n"

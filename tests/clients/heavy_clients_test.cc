@@ -149,8 +149,9 @@ TEST_P(HeavyClients, PostgreSql) {
   const std::string as = "setpriv --reuid postgres --regid postgres --clear-groups ";
   internet().run("programs=$(ls -d /usr/lib/postgresql/*/bin | tail -n 1); cd " + place + " && " +
                  as + "$programs/initdb -A trust -D " + place +
-                 "/data && echo 'host all all all trust' >> " + place + "/data/pg_hba.conf && exec " +
-                 as + "$programs/postgres -D " + place + "/data -h 0.0.0.0 -k " + place);
+                 "/data && echo 'host all all all trust' >> " + place +
+                 "/data/pg_hba.conf && exec " + as + "$programs/postgres -D " + place +
+                 "/data -h 0.0.0.0 -k " + place);
   ASSERT_TRUE(is_served("11.1.1.1", 5432));
   const std::string script =
       "psql -At 'host=allowed.test user=postgres connect_timeout=5' -c 'select 40 + 2' "

@@ -8,9 +8,9 @@
 namespace carrel::test {
 namespace {
 
+using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::Not;
-using std::chrono::seconds;
 
 class NetworkClients : public ClientsTest {};
 CARREL_AS_BOTH(NetworkClients);
@@ -53,8 +53,11 @@ TEST_P(NetworkClients, GitOverHttps) {
   do_outside("cd " + work +
              " && git init -q source && cd source && echo text > file && git add file && "
              "git -c user.name=a -c user.email=a@b commit -qm first && "
-             "git clone -q --bare . " + internet().files() + "/project.git && "
-             "git -C " + internet().files() + "/project.git update-server-info");
+             "git clone -q --bare . " +
+             internet().files() +
+             "/project.git && "
+             "git -C " +
+             internet().files() + "/project.git update-server-info");
   const std::string clone =
       "export GIT_SSL_CAINFO=/tmp/ca.pem GIT_TERMINAL_PROMPT=0\ncd /tmp\n"
       "git clone -q https://allowed.test/files/project.git && cat project/file\n";
@@ -73,10 +76,11 @@ TEST_P(NetworkClients, GitAndSshOverSsh) {
              "git init -q source && cd source && echo text > file && git add file && "
              "git -c user.name=a -c user.email=a@b commit -qm first && "
              "git clone -q --bare . ../project.git");
-  internet().run("exec /usr/sbin/sshd -D -f /dev/null -p 22 -h " + here +
-                 "/host -o UsePAM=no -o StrictModes=no -o PidFile=none -o AuthorizedKeysFile=" +
-                 here + "/key.pub -o 'SetEnv=GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory "
-                 "GIT_CONFIG_VALUE_0=*'");
+  internet().run(
+      "exec /usr/sbin/sshd -D -f /dev/null -p 22 -h " + here +
+      "/host -o UsePAM=no -o StrictModes=no -o PidFile=none -o AuthorizedKeysFile=" + here +
+      "/key.pub -o 'SetEnv=GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory "
+      "GIT_CONFIG_VALUE_0=*'");
   ASSERT_TRUE(is_served("11.1.1.1", 22));
   const std::string script =
       "(umask 077; cat > /tmp/key <<'END'\n" + read_text(here + "/key").value_or("") +
@@ -85,7 +89,9 @@ TEST_P(NetworkClients, GitAndSshOverSsh) {
       "-o UserKnownHostsFile=/tmp/hosts -o ConnectTimeout=5'\n"
       "cd /tmp\n"
       "$GIT_SSH_COMMAND root@allowed.test 'echo in $SSH_CLIENT' </dev/null || true\n"
-      "git clone -q ssh://root@allowed.test" + here + "/project.git && cat project/file && "
+      "git clone -q ssh://root@allowed.test" +
+      here +
+      "/project.git && cat project/file && "
       "cd project && echo more > more && git add more && "
       "git -c user.name=a -c user.email=a@b commit -qm second && git push -q && echo pushed\n";
   const Run run = client("allow=tcp:allowed.test:22", script);

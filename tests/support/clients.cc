@@ -43,8 +43,8 @@ void ClientsTest::do_outside(const std::string& command) {
 }
 
 bool ClientsTest::is_served(const std::string& address, int port) {
-  const std::string look = "exec 2>/dev/null; bash -c '</dev/tcp/" + address + "/" +
-                           std::to_string(port) + "'";
+  const std::string look =
+      "exec 2>/dev/null; bash -c '</dev/tcp/" + address + "/" + std::to_string(port) + "'";
   return eventually(std::chrono::seconds(20), [&] { return std::system(look.c_str()) == 0; });
 }
 
