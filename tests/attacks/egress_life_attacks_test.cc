@@ -167,6 +167,26 @@ TEST_P(EgressLifeAttack, D31_KilledInTheMiddleOfTransfersItOpensNothing) {
   EXPECT_EQ(carrel({"rm", id}).status, 0);
 }
 
+TEST_P(EgressLifeAttack, D31_TheNextEgressProcessFindsOneShotsToo) {
+  Process one(launch({"run", "--network", "allow=tcp:allowed.test:7000", "--", "python3", "-c",
+                      text_of("for line in sys.stdin:\n"
+                              "    attempt('allowed ' + line.strip(), echoes, 'allowed.test')\n"
+                              "    attempt('evil', echoes, '11.6.6.6')\n"
+                              "    print('tried', line.strip(), flush=True)\n")}));
+  const auto tried = [&](const std::string& when) {
+    one.write(when + "\n");
+    EXPECT_TRUE(one.wait_for_output("tried " + when, seconds(20))) << one.out() << one.err();
+    return one.out().find("through allowed " + when) != std::string::npos;
+  };
+  EXPECT_TRUE(tried("before"));
+  ASSERT_EQ(::kill(egress_process(), SIGKILL), 0);
+  EXPECT_FALSE(tried("without"));
+  EXPECT_EQ(through("full", "attempt('another', echoes, 'allowed.test')\n"), Names{"another"});
+  EXPECT_TRUE(tried("again"));
+  EXPECT_EQ(one.out().find("through evil"), std::string::npos);
+  EXPECT_EQ(one.wait(seconds(20)).status, 0);
+}
+
 TEST_P(EgressLifeAttack, D31_StalledOrOutOfDescriptorsItOpensNothing) {
   const std::string id = create({"--network", "allow=tcp:allowed.test:7000"});
   const std::string code =
