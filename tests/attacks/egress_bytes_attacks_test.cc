@@ -251,6 +251,10 @@ TEST_P(EgressBytesAttack, D23_NoRequestHidesInAnother) {
       "hidden),\n"
       "    ('pipelined', 'GET / HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n' + hidden),\n"
       "    ('old', post.replace('1.1', '1.0') + chunked + '\\r\\n0\\r\\n\\r\\n' + hidden)):\n"
+      "    # Where the head can be read in two ways, nothing of it goes out.\n"
+      "    if name not in ('extension', 'chunk size', 'chunk size too large', 'chunk without end',\n"
+      "                    'trailer', 'pipelined'):\n"
+      "        text = text.replace(' / HTTP', ' /ambiguous HTTP', 1)\n"
       "    attempt(name, lambda: b'/hidden' in said('allowed.test', 80, text.encode('latin-1'), "
       "2))\n"
       "body = hidden.replace('close', 'keep-alive')\n"
@@ -260,7 +264,7 @@ TEST_P(EgressBytesAttack, D23_NoRequestHidesInAnother) {
       "        ).count(b'hello from') == 1)\n";
   EXPECT_EQ(through("allow=http:allowed.test", code), Names{"in a body"});
   for (const nlohmann::json& one : internet().requests()) {
-    EXPECT_NE(one["path"], "/hidden");
+    EXPECT_EQ(one["path"], "/") << one;
     EXPECT_EQ(one["host"], "allowed.test");
   }
   EXPECT_THAT(through("allow=tcp:allowed.test:80", code),

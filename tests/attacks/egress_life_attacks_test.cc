@@ -281,6 +281,7 @@ TEST_P(EgressLifeAttack, D40_OneSandboxHasNoMoreConnectionsThanItMayHave) {
     return flood->wait_for_output("begun", milliseconds(5));
   });
   EXPECT_TRUE(begun) << flood->err();
+  RecordProperty("descriptors", std::to_string(most));
   EXPECT_LT(most, 400) << "connections that are too many are kept";
   // Others are served meanwhile, and nothing grows without end.
   EXPECT_EQ(through_in(other,
