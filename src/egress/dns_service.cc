@@ -79,6 +79,9 @@ Task<void> serve_dns_datagrams(std::shared_ptr<Room> room, std::shared_ptr<Watch
       (void)::sendto(socket->fd(), reply->data(), reply->size(), MSG_DONTWAIT, from.get(),
                      from.size);
     }
+    if (socket->has_had_its_turn()) {
+      co_await room->service().loop.turn();
+    }
   }
 }
 

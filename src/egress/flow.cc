@@ -36,6 +36,9 @@ Task<void> accept_flows(std::shared_ptr<Room> room, std::shared_ptr<Watched> lis
         ::accept4(listener->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (client.valid()) {
       spawn(serve(room, std::move(client), entrance));
+      if (listener->has_had_its_turn()) {
+        co_await room->service().loop.turn();
+      }
       continue;
     }
     if (errno == EAGAIN) {

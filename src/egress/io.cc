@@ -14,6 +14,10 @@ Task<std::ptrdiff_t> read_some(Watched& from, std::span<std::uint8_t> buffer, De
   for (;;) {
     const ssize_t n = ::read(from.fd(), buffer.data(), buffer.size());
     if (n >= 0) {
+      // CRITICAL: a sender that is never late would keep everybody else waiting.
+      if (from.has_had_its_turn()) {
+        co_await from.loop().turn();
+      }
       co_return n;
     }
     if (errno == EINTR) {

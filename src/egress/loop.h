@@ -61,6 +61,8 @@ class Loop {
   Status run();
   void stop() { stopped_ = true; }
   Wait sleep(Deadline until) { return Wait(*this, nullptr, nullptr, until); }
+  // Lets everything else that is ready go first.
+  Wait turn() { return sleep(Clock::now()); }
 
  private:
   friend class Wait;
@@ -98,6 +100,10 @@ class Watched {
   }
   Wait writable(Deadline deadline = kNever) { return Wait(*loop_, &writer_, &has_room_, deadline); }
 
+  [[nodiscard]] Loop& loop() { return *loop_; }
+  // Whether whoever reads has read so often that it is somebody else's turn.
+  [[nodiscard]] bool has_had_its_turn() { return ++reads_ % kReadsInTurn == 0; }
+
   // Ends the connection in both ways; whoever waits for it is woken, and finds it ended.
   void shut();
   // Has the other side see a reset when the descriptor is closed.
@@ -114,6 +120,8 @@ class Watched {
   Wait* writer_ = nullptr;
   bool came_in_ = false;
   bool has_room_ = false;
+  std::uint32_t reads_ = 0;
+  static constexpr std::uint32_t kReadsInTurn = 32;
 };
 
 }  // namespace carrel::egress

@@ -88,19 +88,20 @@ Task<void> Passage::serve_redirected() {
   const policy::Host* name = room_->names().name_of(*address);
   live_.flow.host = name != nullptr ? *name : policy::Host(*address);
   live_.flow.port = meant->port();
-  const bool entered = co_await enter();
-  if (entered) {
+  if (enter()) {
     co_await admit();
   }
 }
 
-// CRITICAL: whoever is served counts, and from the beginning.
-Task<bool> Passage::enter() {
-  Status entered = room_->enter(live_);
+// CRITICAL: whoever is served counts, and from the beginning. Those that are too many are not even
+// asked what they want: to wait for their answers would be to serve them.
+bool Passage::enter() {
+  const Status entered = room_->enter(live_);
   if (!entered.ok()) {
-    co_await refuse(denied(entered.error().message));
+    note("connect", denied(entered.error().message));
+    client_.reset_on_close();
   }
-  co_return entered.ok();
+  return entered.ok();
 }
 
 Task<void> Passage::admit() {
@@ -149,6 +150,9 @@ Task<policy::Verdict> Passage::look_at_evidence() {
       if (head.is_refused()) {
         co_return denied("the request cannot be read safely: " + std::string(head.reason));
       }
+      if (head.parsed() && head.value.form == RequestHead::Form::kAuthority) {
+        co_return denied("CONNECT is for a proxy");
+      }
       if (head.parsed()) {
         live_.flow.evidence = request_of(head.value);
         break;
@@ -183,13 +187,19 @@ Task<std::unique_ptr<Watched>> Passage::dial(policy::Verdict verdict) {
   } else {
     auto resolved = co_await room_->service().resolver.resolve(live_.flow.host);
     if (!resolved.ok()) {
-      co_await refuse(denied("cannot find its address: " + resolved.error().message));
+      policy::Verdict unknown = denied("cannot find its address: " + resolved.error().message);
+      co_await refuse(std::move(unknown));
       co_return nullptr;
     }
     addresses = std::move(resolved.value());
   }
   policy::Verdict last = denied("it has no address");
   for (std::size_t i = 0; i < addresses.size() && i < kMostAddresses; ++i) {
+    // The policy may have changed while we waited.
+    if (!live_.ended_by.empty()) {
+      last = denied(live_.ended_by);
+      break;
+    }
     const policy::IpAddress address = addresses[i];
     // CRITICAL: what is dialled is exactly what was judged.
     policy::Verdict guard =
@@ -205,16 +215,17 @@ Task<std::unique_ptr<Watched>> Passage::dial(policy::Verdict verdict) {
     }
     auto server = std::make_unique<Watched>(room_->service().loop, std::move(fd.value()));
     live_.server = server.get();
+    live_.address = address;
+    live_.dialled = true;
     const int result = co_await connect_to(
         *server, SocketAddress::of(address, live_.flow.port), in(kDialPatience));
     if (result == 0 && live_.ended_by.empty()) {
-      live_.address = address;
-      live_.dialled = true;
       connected_ = true;
       note("connect", verdict);
       co_return server;
     }
     live_.server = nullptr;
+    live_.dialled = false;
     last = denied("cannot connect to " + address.text() + ": " + std::strerror(-result));
   }
   co_await refuse(std::move(last));

@@ -35,7 +35,7 @@ class Passage {
   Task<void> serve_proxied();
 
  private:
-  Task<bool> enter();
+  bool enter();
   // Decides, reads what the decision needs, and carries.
   Task<void> admit();
   // Reads more of what the client says, into `first_`. False: it says no more, or too late.

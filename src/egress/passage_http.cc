@@ -68,8 +68,9 @@ Task<bool> Passage::send_requests(Watched& server) {
     const policy::Verdict verdict = decide(room_->policy(), flow);
     const std::string shown = head.value.method + " " + head.value.path;
     note("request", verdict, shown);
+    // The answers to earlier requests may be on their way, so that there is no place for one of
+    // ours. Clients ask again on another connection, and are told there.
     if (!verdict.allowed() || head.value.form == RequestHead::Form::kAuthority) {
-      co_await answer_refused(verdict, "403 Forbidden");
       co_return false;
     }
     first_.erase(first_.begin(), first_.begin() + static_cast<std::ptrdiff_t>(head.used));
@@ -137,8 +138,7 @@ Task<bool> Passage::send_body(Watched& server, const RequestHead& head) {
 
 Task<void> Passage::serve_proxied() {
   const Deadline deadline = in(kHeadPatience);
-  const bool entered = co_await enter();
-  if (!entered) {
+  if (!enter()) {
     co_return;
   }
   while (first_.empty()) {
@@ -161,9 +161,10 @@ Task<void> Passage::serve_proxied() {
   }
   if (head.is_refused() || head.value.form == RequestHead::Form::kOrigin ||
       head.value.form == RequestHead::Form::kAsterisk) {
-    co_await answer_refused(
-        denied(head.is_refused() ? std::string(head.reason) : "this is a proxy"),
-        "400 Bad Request");
+    // g++ 12 destroys a temporary with a condition in it twice when it is part of what is awaited.
+    const policy::Verdict verdict =
+        denied(head.is_refused() ? std::string(head.reason) : std::string("this is a proxy"));
+    co_await answer_refused(verdict, "400 Bad Request");
     co_return;
   }
   live_.flow.host = head.value.host;

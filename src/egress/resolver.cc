@@ -28,17 +28,20 @@ std::uint16_t random_id() {
 Task<std::vector<std::uint8_t>> read_framed(Watched& socket, Deadline deadline) {
   std::vector<std::uint8_t> data(2 + kLargestDnsMessage);
   std::size_t have = 0;
-  while (have < 2 || have < 2U + (data[0] << 8 | data[1])) {
-    const std::size_t wanted = have < 2 ? 2 : 2U + (data[0] << 8 | data[1]);
-    if (wanted > data.size()) {
-      co_return std::vector<std::uint8_t>();
-    }
+  std::size_t wanted = 2;
+  while (have < wanted) {
     const std::span<std::uint8_t> room(data.data() + have, wanted - have);
     const auto n = co_await read_some(socket, room, deadline);
     if (n <= 0) {
       co_return std::vector<std::uint8_t>();
     }
     have += static_cast<std::size_t>(n);
+    if (wanted == 2 && have == 2) {
+      wanted += static_cast<std::size_t>(data[0]) << 8 | data[1];
+    }
+    if (wanted > data.size()) {
+      co_return std::vector<std::uint8_t>();
+    }
   }
   co_return std::vector<std::uint8_t>(data.begin() + 2,
                                       data.begin() + static_cast<std::ptrdiff_t>(have));

@@ -59,6 +59,12 @@ Result<Post> open_post(const storage::Home& home) {
   return post;
 }
 
+// A text of the request; empty: it has none.
+std::string field(const nlohmann::json& request, const char* name) {
+  const bool has = request.is_object() && request.contains(name) && request[name].is_string();
+  return has ? request[name].get<std::string>() : std::string();
+}
+
 class Server {
  public:
   Server(storage::Home& home, UniqueFd listener)
@@ -135,8 +141,8 @@ class Server {
 
   Task<std::string> answer_to(std::string text) {
     const auto request = nlohmann::json::parse(text, nullptr, false);
-    const std::string operation = request.is_object() ? request.value("op", "") : "";
-    const std::string id = request.is_object() ? request.value("id", "") : "";
+    const std::string operation = field(request, "op");
+    const std::string id = field(request, "id");
     nlohmann::ordered_json answer = nlohmann::ordered_json::object();
     Status status;
     if (operation == "attach") {

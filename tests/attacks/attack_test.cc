@@ -29,6 +29,7 @@ void AttackTest::SetUp() {
   if (IsSkipped()) {
     return;
   }
+  open_world();
   canaries_ = std::make_unique<Canaries>(place().work(GetParam()));
   before_ = host_state();
 }
@@ -44,6 +45,7 @@ void AttackTest::TearDown() {
     EXPECT_TRUE(after.at(what) == state) << what << " was changed";
   }
   canaries_.reset();
+  close_world();
   CarrelTest::TearDown();
 }
 

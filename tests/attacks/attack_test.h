@@ -17,6 +17,10 @@ class AttackTest : public CarrelTest {
  protected:
   void SetUp() override;
   void TearDown() override;
+  // What the attack happens in beside the sandboxes: it is there before the host is looked at for
+  // the first time, and until after the last.
+  virtual void open_world() {}
+  virtual void close_world() {}
 
   // The program with the canary variable, and its output searched for the secret.
   Run attack(const std::vector<std::string>& arguments, Options options = {});

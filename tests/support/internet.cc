@@ -75,6 +75,12 @@ std::vector<std::string> Internet::lines(const std::string& file) const {
 
 std::vector<std::string> Internet::queries() const { return lines("queries"); }
 
+std::vector<std::string> Internet::packets() const { return lines("packets"); }
+
+std::vector<std::string> Internet::connections() const { return lines("connections"); }
+
+void Internet::run(const std::string& command) { process_->write(command + "\n"); }
+
 std::vector<nlohmann::json> Internet::requests() const {
   std::vector<nlohmann::json> result;
   for (const std::string& line : lines("requests")) {

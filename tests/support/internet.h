@@ -25,6 +25,16 @@ class Internet {
   // What the authority for names was asked, as "name type", and what came to its web servers.
   [[nodiscard]] std::vector<std::string> queries() const;
   [[nodiscard]] std::vector<nlohmann::json> requests() const;
+  // Whom anybody began to talk to, as "tcp 11.1.1.1 443", and which of those that repeat what they
+  // hear were connected to, as "11.1.1.1 7000".
+  [[nodiscard]] std::vector<std::string> packets() const;
+  [[nodiscard]] std::vector<std::string> connections() const;
+
+  // A command of the shell in its network, in the background.
+  void run(const std::string& command);
+  // What is in here is at /files/ of its web servers.
+  [[nodiscard]] std::string files() const { return directory_ + "/files"; }
+  [[nodiscard]] const std::string& directory() const { return directory_; }
 
  private:
   [[nodiscard]] std::vector<std::string> lines(const std::string& file) const;
