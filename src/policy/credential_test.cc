@@ -68,7 +68,7 @@ TEST(Credential, R249_TemplatesAreFilledInOnceAndAMissingSecretIsAnError) {
   const Credential credential = read("example.org=X: a {{secret.one}} {{ secret.two }} b");
   EXPECT_THAT(secrets_of(credential), ElementsAre("one", "two"));
   const auto filled = fill_in(credential, [](const std::string& name) -> Result<std::string> {
-    return name == "one" ? "{{ secret.two }}" : "2";
+    return std::string(name == "one" ? "{{ secret.two }}" : "2");
   });
   EXPECT_EQ(filled.value(), "a {{ secret.two }} 2 b");
   const auto missing = fill_in(credential, [](const std::string& name) -> Result<std::string> {
