@@ -38,14 +38,15 @@ Task<void> Passage::end_tls(policy::Verdict verdict) {
   // CRITICAL: the name that the client asks for, that its certificate gets, that the server's
   // certificate has and that was decided on are one.
   if (host.is_name() ? hello.name != host : hello.name.has_value()) {
-    co_await refuse(denied("the client asks for " + host.text() +
-                           " and names another server in TLS"));
+    co_await refuse(
+        denied("the client asks for " + host.text() + " and names another server in TLS"));
     co_return;
   }
   TlsAuthority* authority = room_->authority();
   if (authority == nullptr) {
-    co_await refuse(denied("its requests would have to be read, and the sandbox was not made so "
-                           "that it trusts us with its TLS"));
+    co_await refuse(
+        denied("its requests would have to be read, and the sandbox was not made so "
+               "that it trusts us with its TLS"));
     co_return;
   }
   hello.end = policy::TlsHello::End::kHere;
@@ -291,8 +292,8 @@ Task<bool> Passage::send_body(Exchange& exchange, const RequestHead& head) {
     } else {
       const auto part = chunks.feed(first_);
       if (part.is_refused()) {
-        note("request", denied("the request's body cannot be read safely: " +
-                               std::string(part.reason)));
+        note("request",
+             denied("the request's body cannot be read safely: " + std::string(part.reason)));
         live_.server->shut();
         co_return false;
       }

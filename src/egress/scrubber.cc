@@ -20,8 +20,7 @@ std::size_t begun(std::string_view text, std::string_view secret) {
 }  // namespace
 
 void Scrubber::add(const std::string& secret) {
-  if (!secret.empty() &&
-      std::find(secrets_.begin(), secrets_.end(), secret) == secrets_.end()) {
+  if (!secret.empty() && std::find(secrets_.begin(), secrets_.end(), secret) == secrets_.end()) {
     secrets_.push_back(secret);
   }
 }

@@ -46,7 +46,8 @@ Error cannot(std::string_view what) {
   const unsigned long code = ERR_get_error();
   ERR_clear_error();
   const char* reason = code == 0 ? nullptr : ERR_reason_error_string(code);
-  return Error{Code::kSystem, 0,
+  return Error{Code::kSystem,
+               0,
                "cannot " + std::string(what) + ": " + (reason == nullptr ? "no reason" : reason),
                {}};
 }
@@ -190,8 +191,8 @@ Result<const TlsAuthority::Certificate*> TlsAuthority::certificate_for(const pol
     made_.clear();
   }
   X509* issuer = keys_->certificate.get();
-  CertificatePointer certificate = begin_certificate(
-      keys_->servers.get(), X509_get_subject_name(issuer), kName, kServerDays);
+  CertificatePointer certificate =
+      begin_certificate(keys_->servers.get(), X509_get_subject_name(issuer), kName, kServerDays);
   X509* own = certificate.get();
   const std::string names = (host.is_name() ? "DNS:" : "IP:") + host.text();
   if (own == nullptr || !add_extension(own, issuer, NID_basic_constraints, "critical,CA:FALSE") ||

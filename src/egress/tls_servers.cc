@@ -14,7 +14,7 @@ namespace carrel::egress {
 Status TlsServers::look_at_authorities() {
   CARREL_ASSIGN(const std::string path, http::authorities_of_this_host());
   CARREL_ASSIGN(const UniqueFd file, open_at(AT_FDCWD, path, O_RDONLY));
-  struct stat info {};
+  struct stat info{};
   if (::fstat(file.get(), &info) != 0) {
     return system_error("look at '" + path + "'");
   }
@@ -32,7 +32,7 @@ Status TlsServers::look_at_authorities() {
 Result<TlsSession> TlsServers::ask_for(const policy::Host& host) {
   constexpr std::array<unsigned char, 9> kProtocols = {8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
   CARREL_TRY(look_at_authorities());
-  CARREL_ASSIGN(ssl_st* made, trust_->ask_for(host.text()));
+  CARREL_ASSIGN(ssl_st * made, trust_->ask_for(host.text()));
   TlsSession session(made);
   SSL_set_options(made, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   if (SSL_set_alpn_protos(made, kProtocols.data(), kProtocols.size()) != 0) {

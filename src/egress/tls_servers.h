@@ -9,8 +9,8 @@
 
 namespace carrel::egress {
 
-// TLS toward servers, by the authorities that this host trusts. Their list is read when it is needed
-// first, and again when it was changed.
+// TLS toward servers, by the authorities that this host trusts. Their list is read when it is
+// needed first, and again when it was changed.
 class TlsServers {
  public:
   // A session that asks for that host and takes nobody else's certificate: HTTP/1.1 and nothing

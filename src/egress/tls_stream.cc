@@ -38,10 +38,11 @@ Error TlsStream::failure() const {
   const unsigned long code = ERR_get_error();
   ERR_clear_error();
   if (verdict != X509_V_OK) {
-    return Error{Code::kDenied, 0,
-                 std::string("its certificate is not good: ") +
-                     X509_verify_cert_error_string(verdict),
-                 {}};
+    return Error{
+        Code::kDenied,
+        0,
+        std::string("its certificate is not good: ") + X509_verify_cert_error_string(verdict),
+        {}};
   }
   const char* reason = code == 0 ? nullptr : ERR_reason_error_string(code);
   return Error{Code::kDenied, 0, reason == nullptr ? "it ended early" : reason, {}};
@@ -93,8 +94,8 @@ Task<Status> TlsStream::shake_hands(Deadline deadline) {
     }
     const auto n = co_await fill(deadline);
     if (n <= 0) {
-      co_return Error{Code::kUnavailable, 0, n == -ETIMEDOUT ? "it took too long" : "it ended early",
-                      {}};
+      co_return Error{
+          Code::kUnavailable, 0, n == -ETIMEDOUT ? "it took too long" : "it ended early", {}};
     }
   }
 }

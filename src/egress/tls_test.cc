@@ -1,3 +1,5 @@
+#include "http/tls.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -10,7 +12,6 @@
 
 #include "egress/tls_authority.h"
 #include "egress/tls_stream.h"
-#include "http/tls.h"
 
 namespace carrel::egress {
 namespace {

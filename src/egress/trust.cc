@@ -20,8 +20,8 @@ constexpr std::size_t kLargestBundle = 16U << 20;
 // For everybody to read, whatever the process's mask is. Nobody relies on it after a crash.
 Status put(int directory, const char* name, const std::string& text) {
   const std::string fresh = std::string(name) + ".new";
-  CARREL_ASSIGN(const UniqueFd file, open_at(directory, fresh,
-                                             O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0644));
+  CARREL_ASSIGN(const UniqueFd file,
+                open_at(directory, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0644));
   CARREL_TRY(write_all(file.get(), text));
   if (::fchmod(file.get(), 0644) != 0 ||
       ::renameat(directory, fresh.c_str(), directory, name) != 0) {
@@ -37,7 +37,8 @@ Result<UniqueFd> make_trust(const storage::Home& home, const std::string& id) {
   if (::mkdirat(place.get(), kDirectory, 0755) != 0 && errno != EEXIST) {
     return system_error("make the directory of the sandbox's certificates");
   }
-  CARREL_ASSIGN(UniqueFd made, open_at(place.get(), kDirectory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  CARREL_ASSIGN(UniqueFd made,
+                open_at(place.get(), kDirectory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
   if (::fchmod(made.get(), 0755) != 0) {
     return system_error("open the directory of the sandbox's certificates to it");
   }

@@ -13,7 +13,8 @@ constexpr std::string_view kClose = "}}";
 constexpr std::string_view kSecret = "secret.";
 constexpr std::size_t kLongestHeader = 64;
 constexpr std::size_t kLongestValue = 1024;
-constexpr std::string_view kForm = "such as 'api.example.org=Authorization: Bearer {{ secret.NAME }}'";
+constexpr std::string_view kForm =
+    "such as 'api.example.org=Authorization: Bearer {{ secret.NAME }}'";
 
 bool is_alphanumeric(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -64,9 +65,10 @@ std::string_view each_part(std::string_view value, Text text, Name name) {
 Status check_header(const Given& given, std::string_view header) {
   // What frames a request, or is for one hop, is not anybody's to set.
   constexpr std::array<std::string_view, 12> kTaken = {
-      "host",    "content-length", "transfer-encoding", "connection", "keep-alive", "te",
-      "trailer", "upgrade",        "expect",            "range",      "accept-encoding",
-      "content-encoding"};
+      "host",       "content-length",  "transfer-encoding",
+      "connection", "keep-alive",      "te",
+      "trailer",    "upgrade",         "expect",
+      "range",      "accept-encoding", "content-encoding"};
   const bool token = !header.empty() && header.size() <= kLongestHeader &&
                      std::all_of(header.begin(), header.end(),
                                  [](char c) { return is_alphanumeric(c) || c == '-'; });
@@ -114,9 +116,8 @@ Status check_secret_name(const Given& given) {
   const std::string_view name = given.text;
   const bool good = !name.empty() && name.size() <= kLongestSecretName &&
                     is_alphanumeric(name.front()) &&
-                    std::all_of(name.begin(), name.end(), [](char c) {
-                      return is_alphanumeric(c) || c == '-' || c == '_';
-                    });
+                    std::all_of(name.begin(), name.end(),
+                                [](char c) { return is_alphanumeric(c) || c == '-' || c == '_'; });
   return good ? Status()
               : bad_value(given, "not a name for a secret",
                           "letters, digits, '-' and '_', 64 at most");
@@ -124,7 +125,8 @@ Status check_secret_name(const Given& given) {
 
 Result<Credential> parse_credential(const Given& given) {
   const std::size_t equals = given.text.find('=');
-  const std::size_t colon = equals == std::string_view::npos ? equals : given.text.find(':', equals);
+  const std::size_t colon =
+      equals == std::string_view::npos ? equals : given.text.find(':', equals);
   if (colon == std::string_view::npos) {
     return bad_value(given, "not RULE=HEADER: VALUE", std::string(kForm));
   }
@@ -135,8 +137,7 @@ Result<Credential> parse_credential(const Given& given) {
   if (credential.rule.action != NetworkRule::Action::kAllow ||
       credential.rule.kind != NetworkRule::Kind::kHttps || host == nullptr || ports.size() != 1 ||
       ports.front().first != ports.front().last) {
-    return bad_value(given, "a credential is for one name and port, by https",
-                     std::string(kForm));
+    return bad_value(given, "a credential is for one name and port, by https", std::string(kForm));
   }
   credential.header = lower(trimmed(given.text.substr(equals + 1, colon - equals - 1)));
   credential.value = trimmed(given.text.substr(colon + 1));

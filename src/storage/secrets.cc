@@ -23,7 +23,8 @@ Error unknown(const std::string& name) {
 
 Status check_value(std::string_view value) {
   if (value.size() < kShortestSecret || value.size() > kLongestSecret) {
-    return Error{Code::kInvalid, 0,
+    return Error{Code::kInvalid,
+                 0,
                  "a secret has " + std::to_string(kShortestSecret) + " to " +
                      std::to_string(kLongestSecret) + " bytes",
                  {}};
@@ -32,8 +33,8 @@ Status check_value(std::string_view value) {
     return static_cast<unsigned char>(c) >= ' ' && c != '\x7f';
   });
   return visible ? Status()
-                 : Status(Error{Code::kInvalid, 0,
-                                "a secret has one line, without control characters", {}});
+                 : Status(Error{
+                       Code::kInvalid, 0, "a secret has one line, without control characters", {}});
 }
 
 }  // namespace
@@ -44,7 +45,7 @@ Result<Secrets> Secrets::open(const Home& home) {
   }
   CARREL_ASSIGN(UniqueFd directory,
                 open_at(home.directory(), kDirectory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  struct stat info {};
+  struct stat info{};
   // CRITICAL: nobody else may look into it, however it came to be.
   if (::fstat(directory.get(), &info) != 0 || info.st_uid != ::geteuid() ||
       (info.st_mode & 077) != 0) {
@@ -95,7 +96,7 @@ Result<std::vector<Secrets::Entry>> Secrets::list() const {
   CARREL_ASSIGN(const std::vector<std::string> names, list_directory(directory_.get()));
   std::vector<Entry> entries;
   for (const std::string& name : names) {
-    struct stat info {};
+    struct stat info{};
     if (policy::check_secret_name({"NAME", name}).ok() &&
         ::fstatat(directory_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) {
       entries.push_back({name, static_cast<std::int64_t>(info.st_mtim.tv_sec) * 1000});

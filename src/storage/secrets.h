@@ -14,8 +14,8 @@ namespace carrel::storage {
 inline constexpr std::size_t kShortestSecret = 8;
 inline constexpr std::size_t kLongestSecret = 8192;
 
-// Secrets of the user's, each in a file of its own that he alone can read: secrets/NAME in the home.
-// They are nowhere else. Names are as policy::check_secret_name() has them.
+// Secrets of the user's, each in a file of its own that he alone can read: secrets/NAME in the
+// home. They are nowhere else. Names are as policy::check_secret_name() has them.
 class Secrets {
  public:
   static Result<Secrets> open(const Home& home);

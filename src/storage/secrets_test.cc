@@ -29,7 +29,7 @@ TEST_F(SecretsTest, ASecretIsAFileOfTheUsersAlone) {
   Secrets secrets = Secrets::open(*home_).value();
   ASSERT_TRUE(secrets.set("github", "token-value-1\n").ok());
   EXPECT_EQ(secrets.read("github").value(), "token-value-1");
-  struct stat info {};
+  struct stat info{};
   ASSERT_EQ(::stat((path_ + "/home/secrets/github").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777, 0600U);
   ASSERT_EQ(::stat((path_ + "/home/secrets").c_str(), &info), 0);

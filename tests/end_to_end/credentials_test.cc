@@ -27,8 +27,7 @@ using testing::SizeIs;
 class Credentials : public CarrelTest {
  protected:
   static constexpr const char* kCanary = "canary-7b1f53c2d9-secret";
-  static constexpr const char* kBearer =
-      "allowed.test=Authorization: Bearer {{ secret.token }}";
+  static constexpr const char* kBearer = "allowed.test=Authorization: Bearer {{ secret.token }}";
 
   void SetUp() override {
     if (::geteuid() != 0) {
@@ -45,8 +44,8 @@ class Credentials : public CarrelTest {
     }
   }
 
-  // Python with get(url, ...), which says what came or what went wrong; it trusts whom the sandbox's
-  // variables name.
+  // Python with get(url, ...), which says what came or what went wrong; it trusts whom the
+  // sandbox's variables name.
   [[nodiscard]] static std::string program(const std::string& text) {
     return "import http.client, json, os, socket, ssl, sys, urllib.request\n"
            "def get(url, method='GET', headers={}, data=None):\n"
@@ -57,7 +56,8 @@ class Credentials : public CarrelTest {
            "              answer.read().decode('latin-1'))\n"
            "    except Exception as error:\n"
            "        text = error.read().decode() if hasattr(error, 'read') else ''\n"
-           "        print('failed:', error, text)\n" + text;
+           "        print('failed:', error, text)\n" +
+           text;
   }
   [[nodiscard]] Run run(const std::string& text, std::vector<std::string> options) {
     return python(program(text), std::move(options));
@@ -75,7 +75,8 @@ class Credentials : public CarrelTest {
   [[nodiscard]] std::vector<std::string> heard(const std::string& name = "authorization") const {
     std::vector<std::string> values;
     for (const nlohmann::json& request : internet_->requests()) {
-      values.push_back(request["headers"].value(name, request["headers"].value("Authorization", "")));
+      values.push_back(
+          request["headers"].value(name, request["headers"].value("Authorization", "")));
     }
     return values;
   }
@@ -94,10 +95,11 @@ class Credentials : public CarrelTest {
 CARREL_AS_BOTH(Credentials);
 
 TEST_P(Credentials, R250_RequestsByTlsAreReadAndDecidedOn) {
-  const Run done = run("get('https://allowed.test/x')\n"
-                       "get('https://allowed.test/y')\n"
-                       "get('https://allowed.test/x', 'POST', data=b'1')\n",
-                       {"--network", "allow=https:GET:allowed.test/x"});
+  const Run done =
+      run("get('https://allowed.test/x')\n"
+          "get('https://allowed.test/y')\n"
+          "get('https://allowed.test/x', 'POST', data=b'1')\n",
+          {"--network", "allow=https:GET:allowed.test/x"});
   EXPECT_THAT(done.out, HasSubstr("came 200")) << done.err;
   EXPECT_THAT(done.out, HasSubstr("hello from allowed.test /x"));
   EXPECT_THAT(done.out, HasSubstr("does not have the path '/y'"));
@@ -106,13 +108,14 @@ TEST_P(Credentials, R250_RequestsByTlsAreReadAndDecidedOn) {
 }
 
 TEST_P(Credentials, R250_TheUsualClientsTrustTheSandboxesAuthority) {
-  const Run done = bash("curl -sS https://allowed.test/curl; "
-                        "command -v node > /dev/null && node -e '"
-                        "fetch(\"https://allowed.test/node\").then(a => a.text())"
-                        ".then(t => console.log(t), e => console.log(\"failed\", e))'; "
-                        "GIT_TRACE_CURL=1 git ls-remote https://allowed.test/git 2>&1 | "
-                        "grep -o 'SSL certificate verify ok' | head -1",
-                        {"--network", "allow=https:GET:allowed.test", "--memory", "1g", "--pids", "100"});
+  const Run done = bash(
+      "curl -sS https://allowed.test/curl; "
+      "command -v node > /dev/null && node -e '"
+      "fetch(\"https://allowed.test/node\").then(a => a.text())"
+      ".then(t => console.log(t), e => console.log(\"failed\", e))'; "
+      "GIT_TRACE_CURL=1 git ls-remote https://allowed.test/git 2>&1 | "
+      "grep -o 'SSL certificate verify ok' | head -1",
+      {"--network", "allow=https:GET:allowed.test", "--memory", "1g", "--pids", "100"});
   EXPECT_THAT(done.out, HasSubstr("hello from allowed.test /curl")) << done.out << done.err;
   EXPECT_THAT(done.out, HasSubstr("hello from allowed.test /node")) << done.out << done.err;
   EXPECT_THAT(internet_->requests(), SizeIs(testing::Ge(3U))) << done.out << done.err;
@@ -124,9 +127,11 @@ TEST_P(Credentials, R250_TheAuthoritysKeyIsNowhereInTheSandboxOrOnTheDisk) {
               AllOf(HasSubstr("ca-certificates.crt"), HasSubstr("BEGIN CERTIFICATE"),
                     Not(HasSubstr("PRIVATE"))));
   EXPECT_THAT(box.sh("touch /run/carrel/x; echo > /run/carrel/ca.crt; rm -f /run/carrel/ca.crt; "
-                     "mv /run/carrel/ca.crt /tmp").err,
+                     "mv /run/carrel/ca.crt /tmp")
+                  .err,
               testing::ContainsRegex("Read-only|Permission"));
-  EXPECT_THAT(box.sh("grep -rl 'PRIVATE[ ]KEY' /run /tmp /workspace 2>/dev/null; true").out, IsEmpty());
+  EXPECT_THAT(box.sh("grep -rl 'PRIVATE[ ]KEY' /run /tmp /workspace 2>/dev/null; true").out,
+              IsEmpty());
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(place().home(GetParam()))) {
     if (entry.is_regular_file()) {
@@ -150,15 +155,18 @@ TEST_P(Credentials, R250_EachSandboxHasAnAuthorityOfItsOwnAndSoHasEachEgressProc
 
 TEST_P(Credentials, D37_AServerWhoseCertificateIsNotGoodIsRefused) {
   for (const char* port : {"8441", "8442", "8443"}) {
-    const Run done = run("ssl._create_default_https_context = ssl._create_unverified_context\n"
-                         "get('https://allowed.test:" + std::string(port) + "/')\n",
-                         {"--network", "allow=https:GET:allowed.test:" + std::string(port)});
+    const Run done =
+        run("ssl._create_default_https_context = ssl._create_unverified_context\n"
+            "get('https://allowed.test:" +
+                std::string(port) + "/')\n",
+            {"--network", "allow=https:GET:allowed.test:" + std::string(port)});
     EXPECT_THAT(done.out, HasSubstr("failed")) << port;
   }
   EXPECT_THAT(internet_->requests(), IsEmpty());
-  EXPECT_THAT(run("get('https://allowed.test:9443/')\n",
-                  {"--network", "allow=https:GET:allowed.test:9443"}).out,
-              HasSubstr("came 200"));
+  EXPECT_THAT(
+      run("get('https://allowed.test:9443/')\n", {"--network", "allow=https:GET:allowed.test:9443"})
+          .out,
+      HasSubstr("came 200"));
 }
 
 TEST_P(Credentials, D39_PathsThatServersReadInDifferentWaysAreRefused) {
@@ -167,27 +175,27 @@ TEST_P(Credentials, D39_PathsThatServersReadInDifferentWaysAreRefused) {
                            "/a%2fsecret", "/A/x", "/a/..%2fsecret"}) {
     text += "get('https://allowed.test" + std::string(path) + "')\n";
   }
-  const Run done =
-      run(text + "get('https://allowed.test/a/b')\n", {"--network", "allow=https:GET:allowed.test/a/*"});
+  const Run done = run(text + "get('https://allowed.test/a/b')\n",
+                       {"--network", "allow=https:GET:allowed.test/a/*"});
   EXPECT_THAT(done.out, HasSubstr("hello from allowed.test /a/b")) << done.err;
   EXPECT_THAT(internet_->requests(), SizeIs(1)) << done.out;
 }
 
 TEST_P(Credentials, TheHostOfARequestIsTheOneThatTheConnectionIsTo) {
   store();
-  const Run done = run(
-      "get('https://allowed.test/', headers={'Host': 'evil.test'})\n"
-      "def raw(text):\n"
-      "    context = ssl.create_default_context()\n"
-      "    sock = socket.create_connection(('allowed.test', 443), 5)\n"
-      "    stream = context.wrap_socket(sock, server_hostname='allowed.test')\n"
-      "    stream.sendall(text)\n"
-      "    print('raw', stream.recv(65536))\n"
-      "raw(b'GET http://evil.test/ HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n')\n"
-      "raw(b'GET http://allowed.test/ HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n')\n"
-      "raw(b'TRACE / HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n')\n"
-      "raw(b'CONNECT evil.test:443 HTTP/1.1\\r\\nHost: evil.test:443\\r\\n\\r\\n')\n",
-      {"--network", "allow=allowed.test", "--credential", kBearer});
+  const Run done =
+      run("get('https://allowed.test/', headers={'Host': 'evil.test'})\n"
+          "def raw(text):\n"
+          "    context = ssl.create_default_context()\n"
+          "    sock = socket.create_connection(('allowed.test', 443), 5)\n"
+          "    stream = context.wrap_socket(sock, server_hostname='allowed.test')\n"
+          "    stream.sendall(text)\n"
+          "    print('raw', stream.recv(65536))\n"
+          "raw(b'GET http://evil.test/ HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n')\n"
+          "raw(b'GET http://allowed.test/ HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n')\n"
+          "raw(b'TRACE / HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n')\n"
+          "raw(b'CONNECT evil.test:443 HTTP/1.1\\r\\nHost: evil.test:443\\r\\n\\r\\n')\n",
+          {"--network", "allow=allowed.test", "--credential", kBearer});
   EXPECT_THAT(internet_->requests(), IsEmpty()) << done.out << done.err;
   EXPECT_THAT(done.out, AllOf(HasSubstr("the request is for evil.test"), HasSubstr("raw"),
                               Not(HasSubstr("200 OK"))));
@@ -195,9 +203,10 @@ TEST_P(Credentials, TheHostOfARequestIsTheOneThatTheConnectionIsTo) {
 
 TEST_P(Credentials, R247_TheHeaderIsAddedOutsideAndTheClientsIsReplaced) {
   store();
-  const Run done = run("get('https://allowed.test/')\n"
-                       "get('https://ALLOWED.test/', headers={'AUTHORIZATION': 'Bearer mine'})\n",
-                       {"--network", "allow=allowed.test", "--credential", kBearer});
+  const Run done =
+      run("get('https://allowed.test/')\n"
+          "get('https://ALLOWED.test/', headers={'AUTHORIZATION': 'Bearer mine'})\n",
+          {"--network", "allow=allowed.test", "--credential", kBearer});
   EXPECT_THAT(done.out, HasSubstr("came 200")) << done.err;
   EXPECT_THAT(heard(), AllOf(SizeIs(2), Each("Bearer " + std::string(kCanary))));
   for (const nlohmann::json& request : internet_->requests()) {
@@ -207,15 +216,16 @@ TEST_P(Credentials, R247_TheHeaderIsAddedOutsideAndTheClientsIsReplaced) {
 
 TEST_P(Credentials, R248_OtherPortsPathsMethodsAndPlainHttpGetNothing) {
   store();
-  const Run done = run("get('https://allowed.test/api/x')\n"
-                       "get('https://allowed.test/other')\n"
-                       "get('https://allowed.test/api/x', 'DELETE')\n"
-                       "get('https://allowed.test:9443/api/x')\n"
-                       "get('http://allowed.test/api/x')\n"
-                       "get('https://a.wild.test/api/x')\n"
-                       "get('https://a.wild.test/api/x', headers={'Host': 'allowed.test'})\n",
-                       {"--network", "full", "--credential",
-                        "https:GET:allowed.test/api/*=Authorization: Bearer {{ secret.token }}"});
+  const Run done =
+      run("get('https://allowed.test/api/x')\n"
+          "get('https://allowed.test/other')\n"
+          "get('https://allowed.test/api/x', 'DELETE')\n"
+          "get('https://allowed.test:9443/api/x')\n"
+          "get('http://allowed.test/api/x')\n"
+          "get('https://a.wild.test/api/x')\n"
+          "get('https://a.wild.test/api/x', headers={'Host': 'allowed.test'})\n",
+          {"--network", "full", "--credential",
+           "https:GET:allowed.test/api/*=Authorization: Bearer {{ secret.token }}"});
   const std::vector<std::string> values = heard();
   ASSERT_THAT(values, SizeIs(testing::Ge(6U))) << done.out << done.err;
   EXPECT_EQ(values.front(), "Bearer " + std::string(kCanary));
@@ -235,23 +245,25 @@ TEST_P(Credentials, D36_ARedirectToAnotherServerTakesNothingAlong) {
 
 TEST_P(Credentials, D36_AServerThatEchoesTheSecretDoesNotTellIt) {
   store();
-  const Run done = run("get('https://allowed.test/echo')\n"
-                       "get('https://allowed.test/echo/chunked')\n"
-                       "get('https://allowed.test/echo/close')\n"
-                       "get('https://allowed.test/echo', headers={'Range': 'bytes=0-50'})\n"
-                       "get('https://allowed.test/echo/gzip', headers={'Accept-Encoding': 'gzip'})\n",
-                       {"--network", "allow=allowed.test", "--credential", kBearer});
+  const Run done =
+      run("get('https://allowed.test/echo')\n"
+          "get('https://allowed.test/echo/chunked')\n"
+          "get('https://allowed.test/echo/close')\n"
+          "get('https://allowed.test/echo', headers={'Range': 'bytes=0-50'})\n"
+          "get('https://allowed.test/echo/gzip', headers={'Accept-Encoding': 'gzip'})\n",
+          {"--network", "allow=allowed.test", "--credential", kBearer});
   EXPECT_THAT(heard(), AllOf(SizeIs(5), Each(HasSubstr(kCanary)))) << done.out;
   EXPECT_THAT(done.out, AllOf(HasSubstr("came 200 Bearer ****"), Not(HasSubstr("canary"))));
   EXPECT_THAT(done.out, HasSubstr("failed"));  // what is compressed cannot be covered
 }
 
 TEST_P(Credentials, R249_AMissingSecretIsAnErrorBeforeAnythingStarts) {
-  const Run done = carrel({"run", "--network", "allow=allowed.test", "--credential", kBearer, "--",
-                           "true"});
+  const Run done =
+      carrel({"run", "--network", "allow=allowed.test", "--credential", kBearer, "--", "true"});
   EXPECT_EQ(done.status, 125);
   EXPECT_TRUE(says_one_line(done, "there is no secret 'token'"));
-  const Run created = carrel({"create", "--network", "allow=allowed.test", "--credential", kBearer});
+  const Run created =
+      carrel({"create", "--network", "allow=allowed.test", "--credential", kBearer});
   EXPECT_NE(created.status, 0);
   EXPECT_THAT(carrel({"ls", "--json"}).out, HasSubstr("\"sandboxes\":[]"));
 }
@@ -259,8 +271,9 @@ TEST_P(Credentials, R249_AMissingSecretIsAnErrorBeforeAnythingStarts) {
 TEST_P(Credentials, R246_K06_K07_TheSecretIsInTheStoreAndNowhereElse) {
   store();
   const Box box(GetParam(), {"--network", "allow=allowed.test", "--credential", kBearer});
-  const Run used = box.sh(in_shell("get('https://allowed.test/echo')\n"
-                                   "get('https://allowed.test/echo?' + 'q' * 10)\n"));
+  const Run used =
+      box.sh(in_shell("get('https://allowed.test/echo')\n"
+                      "get('https://allowed.test/echo?' + 'q' * 10)\n"));
   ASSERT_THAT(heard(), Contains(HasSubstr(kCanary))) << used.out;
   const Run inside = box.sh(
       "env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; "
@@ -282,8 +295,7 @@ TEST_P(Credentials, R246_K06_K07_TheSecretIsInTheStoreAndNowhereElse) {
   const std::string home = place().home(GetParam());
   for (const auto& entry : std::filesystem::recursive_directory_iterator(
            home, std::filesystem::directory_options::skip_permission_denied)) {
-    if (entry.is_regular_file() &&
-        entry.path().string().rfind(home + "/secrets/", 0) != 0) {
+    if (entry.is_regular_file() && entry.path().string().rfind(home + "/secrets/", 0) != 0) {
       EXPECT_THAT(read_text(entry.path()).value_or(""), Not(HasSubstr("canary"))) << entry.path();
     }
   }
@@ -307,25 +319,28 @@ TEST_P(Credentials, K11_WhatIsInsideIsWorthNothingElsewhere) {
   store();
   const std::string placeholder = "Bearer {{ secret.token }}";
   const Run done = run("get('https://a.wild.test/', headers={'Authorization': '" + placeholder +
-                           "', 'X-Other': '" + placeholder + "'}, data=b'" + placeholder + "')\n"
-                       "get('https://allowed.test/?" "q=%7B%7Bsecret.token%7D%7D', headers={"
-                       "'Cookie': '" + placeholder + "'})\n",
+                           "', 'X-Other': '" + placeholder + "'}, data=b'" + placeholder +
+                           "')\n"
+                           "get('https://allowed.test/?"
+                           "q=%7B%7Bsecret.token%7D%7D', headers={"
+                           "'Cookie': '" +
+                           placeholder + "'})\n",
                        {"--network", "allow=allowed.test,*.wild.test", "--credential", kBearer});
   ASSERT_THAT(internet_->requests(), SizeIs(2)) << done.out;
   EXPECT_THAT(internet_->requests()[0].dump(), Not(HasSubstr("canary")));
   EXPECT_EQ(internet_->requests()[1]["headers"].value("cookie", ""), placeholder);
   // Another sandbox has nothing of it.
-  const Run other = run("get('https://allowed.test/', headers={'Authorization': '" + placeholder +
-                            "'})\n",
-                        {"--network", "allow=allowed.test,https:GET:evil.test/x"});
+  const Run other =
+      run("get('https://allowed.test/', headers={'Authorization': '" + placeholder + "'})\n",
+          {"--network", "allow=allowed.test,https:GET:evil.test/x"});
   EXPECT_THAT(other.out, HasSubstr("came 200"));
   EXPECT_EQ(internet_->requests().back()["headers"].value("Authorization", ""), placeholder);
 }
 
 TEST_P(Credentials, AProjectsOwnFileCannotTakeASecret) {
   store();
-  file("carrel.toml", "network = [\"allowed.test\"]\ncredentials = [\"" + std::string(kBearer) +
-                          "\"]\n");
+  file("carrel.toml",
+       "network = [\"allowed.test\"]\ncredentials = [\"" + std::string(kBearer) + "\"]\n");
   const Run done = carrel({"run", "--", "true"});
   EXPECT_EQ(done.status, 125);
   EXPECT_THAT(done.err, HasSubstr("network"));
@@ -343,7 +358,8 @@ TEST_P(Credentials, ASandboxThatWasNotMadeForItIsNotGivenRulesThatEndTls) {
 }
 
 TEST_P(Credentials, SecretsComeFromInputFilesVariablesAndCommandsAndNeverFromTheCommandLine) {
-  EXPECT_EQ(carrel({"secret", "set", "a", "--from-file", file("value", "from-a-file\n")}).status, 0);
+  EXPECT_EQ(carrel({"secret", "set", "a", "--from-file", file("value", "from-a-file\n")}).status,
+            0);
   EXPECT_EQ(carrel({"secret", "set", "b", "--from-command", "echo from-a-command"}).status, 0);
   EXPECT_EQ(carrel({"secret", "set", "c", "--from-env", "PATH"}).status, 0);
   EXPECT_NE(carrel({"secret", "set", "d", "--from-env", "NO_SUCH_VARIABLE"}).status, 0);
@@ -376,8 +392,7 @@ TEST_P(Credentials, OneConnectionCarriesManyRequestsAndARefusalComesInItsTurn) {
       "while piece := stream.recv(65536):\n"
       "    both += piece\n"
       "print('both', both.count(b'x') >= 500000, both.rfind(b'HTTP/1.1 403') > 500000)\n",
-      {"--network",
-       "allow=https:GET:allowed.test/a,https:GET:allowed.test/b*"});
+      {"--network", "allow=https:GET:allowed.test/a,https:GET:allowed.test/b*"});
   EXPECT_THAT(done.out, HasSubstr("/bytes/3000000 200 3000000")) << done.out << done.err;
   EXPECT_THAT(done.out, HasSubstr("/b 200"));
   EXPECT_THAT(done.out, HasSubstr("/no 403"));
@@ -421,7 +436,8 @@ TEST_P(Credentials, ExplainAndLogTellAboutRequests) {
   const Run denied = carrel({"net", "explain", box.id(), "https://allowed.test/y"});
   EXPECT_EQ(denied.status, 125);
   EXPECT_THAT(denied.out, HasSubstr("does not have the path '/y'"));
-  const Run asked = box.sh(in_shell("get('https://allowed.test/x')\nget('https://allowed.test/y')\n"));
+  const Run asked =
+      box.sh(in_shell("get('https://allowed.test/x')\nget('https://allowed.test/y')\n"));
   const Run log = carrel({"net", "log", box.id()});
   EXPECT_THAT(log.out, HasSubstr("request allowed  allowed.test:443 (11.1.1.1) (GET /x)"))
       << asked.out;
@@ -429,16 +445,17 @@ TEST_P(Credentials, ExplainAndLogTellAboutRequests) {
 }
 
 TEST_P(Credentials, AWebSocketPassesWhereItsRequestIsAllowed) {
-  const Run done = run(
-      "context = ssl.create_default_context()\n"
-      "sock = socket.create_connection(('allowed.test', 443), 5)\n"
-      "stream = context.wrap_socket(sock, server_hostname='allowed.test')\n"
-      "stream.sendall(b'GET /socket HTTP/1.1\\r\\nHost: allowed.test\\r\\nConnection: Upgrade\\r\\n'\n"
-      "               b'Upgrade: websocket\\r\\n\\r\\n')\n"
-      "print(stream.recv(4096))\n"
-      "stream.sendall(b'\\x00ping')\n"
-      "print(stream.recv(4096))\n",
-      {"--network", "allow=https:GET:allowed.test/socket"});
+  const Run done =
+      run("context = ssl.create_default_context()\n"
+          "sock = socket.create_connection(('allowed.test', 443), 5)\n"
+          "stream = context.wrap_socket(sock, server_hostname='allowed.test')\n"
+          "stream.sendall(b'GET /socket HTTP/1.1\\r\\nHost: allowed.test\\r\\nConnection: "
+          "Upgrade\\r\\n'\n"
+          "               b'Upgrade: websocket\\r\\n\\r\\n')\n"
+          "print(stream.recv(4096))\n"
+          "stream.sendall(b'\\x00ping')\n"
+          "print(stream.recv(4096))\n",
+          {"--network", "allow=https:GET:allowed.test/socket"});
   EXPECT_THAT(done.out, HasSubstr("101")) << done.err;
   EXPECT_THAT(done.out, HasSubstr("ping"));
 }
