@@ -108,11 +108,11 @@ void Room::set_policy(policy::NetworkPolicy policy) {
       continue;
     }
     policy::Verdict verdict = decide(policy_, flow->flow);
-    if (!verdict.denied() && flow->dialled) {
-      verdict = may_dial(policy_, flow->flow, flow->address, service_->own_addresses());
-    }
     // What is carried without being read cannot be decided on any more.
     const bool unread = flow->dialled && !flow->reads_requests && !verdict.allowed();
+    if (!verdict.denied() && flow->dialled && !unread) {
+      verdict = may_dial(policy_, flow->flow, flow->address, service_->own_addresses());
+    }
     if (verdict.denied() || unread) {
       cut(*flow, "the policy was changed: " + verdict.reason);
     }

@@ -185,6 +185,7 @@ TEST_P(Network, ATightenedPolicyEndsWhatItNoLongerAllows) {
   Process client(launch({"exec", box.id(), "--", "python3", "-c",
                          "import socket\n"
                          "sock = socket.create_connection(('allowed.test', 7000), 5)\n"
+                         "sock.settimeout(None)\n"
                          "sock.sendall(b'ping')\n"
                          "print(sock.recv(10), flush=True)\n"
                          "try:\n"

@@ -101,6 +101,7 @@ class Web(http.server.BaseHTTPRequestHandler):
         note("requests", json.dumps({
             "address": place[0], "port": place[1], "method": self.command, "path": self.path,
             "host": self.headers.get("Host"), "headers": dict(self.headers.items()),
+            "fields": [f"{name.lower()}: {value}" for name, value in self.headers.items()],
             "body": len(body)}))
         if self.path == "/redirect":
             self.send_response(302)
