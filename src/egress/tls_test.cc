@@ -40,6 +40,10 @@ class TlsTest : public testing::Test {
     return TlsSession(trust.ask_for(name).value());
   }
 
+  TlsSession answer(std::string_view name) {
+    return std::move(authority_->answer_as(host(name)).value());
+  }
+
   // The asking side says this much, and the answering one says it again.
   Task<void> asking(TlsSession session, std::size_t size) {
     TlsStream stream(*near_, std::move(session));
@@ -102,7 +106,7 @@ class TlsTest : public testing::Test {
 };
 
 TEST_F(TlsTest, WhoTrustsTheAuthorityTalksWithItsServers) {
-  talk(ask(*authority_, "example.org"), authority_->answer_as(host("example.org")).value());
+  talk(ask(*authority_, "example.org"), answer("example.org"));
   EXPECT_TRUE(asked_.ok()) << asked_.error().message;
   EXPECT_TRUE(answered_.ok());
   EXPECT_EQ(came_, 100'000U);
@@ -110,26 +114,26 @@ TEST_F(TlsTest, WhoTrustsTheAuthorityTalksWithItsServers) {
 }
 
 TEST_F(TlsTest, AnAddressHasACertificateToo) {
-  talk(ask(*authority_, "11.1.1.1"), authority_->answer_as(host("11.1.1.1")).value());
+  talk(ask(*authority_, "11.1.1.1"), answer("11.1.1.1"));
   EXPECT_TRUE(asked_.ok()) << asked_.error().message;
 }
 
 TEST_F(TlsTest, ACertificateIsForOneName) {
-  talk(ask(*authority_, "example.org"), authority_->answer_as(host("sub.example.org")).value());
+  talk(ask(*authority_, "example.org"), answer("sub.example.org"));
   ASSERT_FALSE(asked_.ok());
   EXPECT_THAT(asked_.error().message, HasSubstr("certificate is not good"));
 }
 
 TEST_F(TlsTest, AnotherAuthorityIsNotTrusted) {
   const auto other = std::move(TlsAuthority::make().value());
-  talk(ask(*other, "example.org"), authority_->answer_as(host("example.org")).value());
+  talk(ask(*other, "example.org"), answer("example.org"));
   ASSERT_FALSE(asked_.ok());
   EXPECT_FALSE(answered_.ok());
 }
 
 TEST_F(TlsTest, AnEndThatNobodyAnnouncedIsAnError) {
   says_goodbye_ = false;
-  talk(ask(*authority_, "example.org"), authority_->answer_as(host("example.org")).value());
+  talk(ask(*authority_, "example.org"), answer("example.org"));
   EXPECT_TRUE(asked_.ok());
   EXPECT_LT(end_, 0);
 }
@@ -138,7 +142,7 @@ TEST_F(TlsTest, BytesThatAreNoTlsEndTheHandshake) {
   const std::string text = "GET / HTTP/1.1\r\n\r\n";
   ASSERT_EQ(::send(near_->fd(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
   left_ = 1;
-  spawn(answering(authority_->answer_as(host("example.org")).value()));
+  spawn(answering(answer("example.org")));
   ASSERT_TRUE(loop_.run().ok());
   EXPECT_FALSE(answered_.ok());
 }
