@@ -6,7 +6,9 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
 
 namespace carrel::storage {
 namespace {
@@ -17,7 +19,7 @@ class SecretsTest : public testing::Test {
     std::string pattern = testing::TempDir() + "/secrets-XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     path_ = pattern;
-    home_.emplace(Home::open_at(path_ + "/home").value());
+    home_.emplace(std::move(Home::open_at(path_ + "/home").value()));
   }
   void TearDown() override { std::filesystem::remove_all(path_); }
 
@@ -26,7 +28,7 @@ class SecretsTest : public testing::Test {
 };
 
 TEST_F(SecretsTest, ASecretIsAFileOfTheUsersAlone) {
-  Secrets secrets = Secrets::open(*home_).value();
+  Secrets secrets = std::move(Secrets::open(*home_).value());
   ASSERT_TRUE(secrets.set("github", "token-value-1\n").ok());
   EXPECT_EQ(secrets.read("github").value(), "token-value-1");
   struct stat info{};
@@ -39,8 +41,8 @@ TEST_F(SecretsTest, ASecretIsAFileOfTheUsersAlone) {
 }
 
 TEST_F(SecretsTest, ARemovedSecretIsGoneForWhoeverReadsItNext) {
-  Secrets secrets = Secrets::open(*home_).value();
-  const Secrets other = Secrets::open(*home_).value();
+  Secrets secrets = std::move(Secrets::open(*home_).value());
+  const Secrets other = std::move(Secrets::open(*home_).value());
   ASSERT_TRUE(secrets.set("a", "12345678").ok());
   ASSERT_TRUE(other.read("a").ok());
   ASSERT_TRUE(secrets.remove("a").ok());
@@ -49,7 +51,7 @@ TEST_F(SecretsTest, ARemovedSecretIsGoneForWhoeverReadsItNext) {
 }
 
 TEST_F(SecretsTest, NamesLeadNowhereElse) {
-  Secrets secrets = Secrets::open(*home_).value();
+  Secrets secrets = std::move(Secrets::open(*home_).value());
   for (const char* name : {"", ".", "..", "../installation", "a/b", "-a", "a.b", "a b"}) {
     EXPECT_FALSE(secrets.set(name, "12345678").ok()) << name;
     EXPECT_FALSE(secrets.read(name).ok()) << name;
@@ -59,7 +61,7 @@ TEST_F(SecretsTest, NamesLeadNowhereElse) {
 }
 
 TEST_F(SecretsTest, AValueIsOneVisibleLineThatIsLongEnoughToBeTold) {
-  Secrets secrets = Secrets::open(*home_).value();
+  Secrets secrets = std::move(Secrets::open(*home_).value());
   EXPECT_FALSE(secrets.set("a", "1234567").ok());
   EXPECT_FALSE(secrets.set("a", "12345678\r\nX: y").ok());
   EXPECT_FALSE(secrets.set("a", std::string("1234567\0", 8)).ok());
