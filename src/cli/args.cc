@@ -289,6 +289,12 @@ class Parser {
               command(), concat({"unknown action ", quote(word), "; it is one of ", kNetActions}));
         }
         return {};
+      case OperandKind::kSecretAction:
+        if (!is_word_of(kSecretActions, word)) {
+          return usage_error(command(), concat({"unknown action ", quote(word), "; it is one of ",
+                                                kSecretActions}));
+        }
+        return {};
       case OperandKind::kFileAction:
         if (!is_word_of(kFileActions, word)) {
           return usage_error(

@@ -49,6 +49,8 @@ std::string operand_words(const Command& command) {
       return std::string(kWorkspaceActions);
     case OperandKind::kNetAction:
       return std::string(kNetActions);
+    case OperandKind::kSecretAction:
+      return std::string(kSecretActions);
     case OperandKind::kFileAction:
       return std::string(kFileActions);
     case OperandKind::kSandbox:

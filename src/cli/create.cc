@@ -36,6 +36,9 @@ int create_command(const Context& context) {
   if (!home.ok()) {
     return fail(context, home.error());
   }
+  if (Status possible = native::check_network(home.value(), spec.value()); !possible.ok()) {
+    return fail(context, possible.error());
+  }
   native::sweep_boxes(home.value());
   native::CreateRequest request;
   request.spec = std::move(spec.value());

@@ -102,6 +102,7 @@ Result<std::string> make_fork(const Context& context, storage::Home& home,
   row.disk_bytes = request.spec.limits.disk_bytes;
   row.base = snapshot;
   row.head = snapshot;
+  CARREL_TRY(native::check_network(home, request.spec));
   CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
   CARREL_ASSIGN(const std::optional<storage::WorkspaceRow> taken, store.records().find(row.name));
   if (taken.has_value()) {

@@ -108,6 +108,8 @@ int dispatch(const Context& context) {
       return mount_command(context);
     case CommandId::kNet:
       return net_command(context);
+    case CommandId::kSecret:
+      return secret_command(context);
     case CommandId::kEgress:
       return egress_command(context);
     case CommandId::kKeeper:

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "backends/native/network.h"
 #include "base/files.h"
 #include "base/utf8.h"
 #include "cli/context.h"
@@ -18,6 +17,7 @@
 #include "egress/client.h"
 #include "egress/decision_log.h"
 #include "egress/server.h"
+#include "egress/trust.h"
 #include "policy/decide.h"
 #include "storage/box.h"
 #include "storage/home.h"
@@ -49,7 +49,12 @@ Result<egress::Registration> registration_of(const storage::Home& home, std::str
 }
 
 // What a URL, or HOST:PORT, would be to the egress process.
-Result<policy::Flow> flow_of(std::string_view text) {
+struct Asked {
+  policy::Flow flow;
+  policy::HttpRequest request;  // if there is one that can be read
+};
+
+Result<Asked> asked_by(std::string_view text) {
   const Error wrong{Code::kInvalid, 0, "'" + printable(text) + "' is neither a URL nor HOST:PORT",
                     "such as https://example.org/path or tcp://db.example.org:5432"};
   std::string_view rest = text;
@@ -82,23 +87,24 @@ Result<policy::Flow> flow_of(std::string_view text) {
     return wrong;
   }
   CARREL_ASSIGN(flow.host, policy::canonical_host(place));
+  policy::HttpRequest request;
+  request.method = "GET";
+  request.host = flow.host;
+  request.port = flow.port;
+  request.path = path;
   if (scheme == "https") {
+    request.over = policy::HttpRequest::Over::kTls;
     policy::TlsHello hello;
     if (flow.host.is_name()) {
       hello.name = flow.host;
     }
     flow.evidence = hello;
   } else if (scheme == "http") {
-    policy::HttpRequest request;
-    request.method = "GET";
-    request.host = flow.host;
-    request.port = flow.port;
-    request.path = path;
     flow.evidence = request;
   } else {
     flow.evidence = policy::OpaqueBytes{};
   }
-  return flow;
+  return Asked{std::move(flow), std::move(request)};
 }
 
 int explain(const Context& context, const storage::Home& home, const Words& words) {
@@ -106,16 +112,21 @@ int explain(const Context& context, const storage::Home& home, const Words& word
   if (!registration.ok()) {
     return fail(context, registration.error());
   }
-  auto flow = flow_of(words[1]);
-  if (!flow.ok()) {
-    return fail(context, flow.error());
+  auto asked = asked_by(words[1]);
+  if (!asked.ok()) {
+    return fail(context, asked.error());
   }
-  policy::Verdict verdict = decide(registration->policy, flow.value());
+  policy::Flow& flow = asked->flow;
+  policy::Verdict verdict = decide(registration->policy, flow);
+  if (verdict.outcome == policy::Verdict::Outcome::kNeedsRequests) {
+    flow.evidence = asked->request;
+    verdict = decide(registration->policy, flow);
+  }
   // What a name leads to is known only when it is dialled.
-  if (!verdict.denied() && flow->host.address() != nullptr) {
-    verdict = may_dial(registration->policy, flow.value(), *flow->host.address(), {});
+  if (!verdict.denied() && flow.host.address() != nullptr) {
+    verdict = may_dial(registration->policy, flow, *flow.host.address(), {});
   }
-  const std::string target = policy::endpoint_text(flow->host, flow->port);
+  const std::string target = policy::endpoint_text(flow.host, flow.port);
   if (context.json()) {
     const ordered_json object = {{"allowed", !verdict.denied()}, {"target", target},
                                  {"rule", verdict.rule},         {"reason", verdict.reason},
@@ -145,13 +156,15 @@ int set(const Context& context, const storage::Home& home, const Words& words) {
     return fail(context, policy.error());
   }
   policy->budgets = registration->policy.budgets;
-  policy::Spec spec;
-  spec.network = policy.value();
-  Status changed = native::check_network(spec);
-  if (changed.ok()) {
-    changed = egress::change(home, registration->id, policy.value());
+  policy->credentials = registration->policy.credentials;
+  if (policy->ends_tls() && !egress::has_trust(home, registration->id)) {
+    return fail(context, Error{Code::kConflict, 0,
+                               "sandbox " + registration->id +
+                                   " was made without certificates of its own, which rules for "
+                                   "https with methods or paths need",
+                               "make it with such a rule, or with a credential"});
   }
-  if (!changed.ok()) {
+  if (Status changed = egress::change(home, registration->id, policy.value()); !changed.ok()) {
     return fail(context, changed.error());
   }
   if (context.json()) {

@@ -40,6 +40,8 @@ constexpr std::array kFileWords = {
 constexpr std::array kNetWords = {Operand{"ACTION", OperandKind::kNetAction},
                                   Operand{"ID", OperandKind::kSandbox},
                                   Operand{"WORD", OperandKind::kAnything}};
+constexpr std::array kSecretWords = {Operand{"ACTION", OperandKind::kSecretAction},
+                                     Operand{"NAME", OperandKind::kAnything}};
 constexpr std::array kWords = {Operand{"WORD", OperandKind::kAnything}};
 constexpr std::span<const Operand> kNone{};
 
@@ -244,6 +246,22 @@ constexpr std::array kCommands = {
             "carrel net log $id -f\twhat it tries\n"
             "carrel net set $id allow=\tnothing any more\n",
             Visibility::kListed},
+    Command{CommandId::kSecret, "secret", "keep secrets that requests get outside of a sandbox",
+            CommandGroup::kOther, kSecretWords, 1, kMany, Trailing::kNothing, kUsageFailed,
+            std::nullopt,
+            "ACTION is set NAME, ls or rm NAME... . set reads the value from the standard input, "
+            "or from where an option says; it never is a word of the command line, and is never "
+            "shown. A sandbox made with --credential has a header added to its requests by the "
+            "egress process, in which {{ secret.NAME }} is the value; inside there is none of it. "
+            "Running sandboxes use a new value, and lose one that is removed, with their next "
+            "request.",
+            "carrel secret set github < token\tstore one\n"
+            "carrel secret set npm --from-command 'pass npm'\tfrom what a command prints\n"
+            "carrel run --network allow=api.github.com --credential "
+            "'api.github.com=Authorization: Bearer {{ secret.github }}' -- "
+            "curl -s https://api.github.com/user\tuse it\n"
+            "carrel secret rm github\ttake it back\n",
+            Visibility::kListed},
     Command{CommandId::kCompletion, "completion", "print a completion script for a shell",
             CommandGroup::kOther, kShellName, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt,
             "SHELL is bash, zsh or fish.",
@@ -402,6 +420,12 @@ constexpr std::array kOptions = {
            "", of(CommandId::kFile), nullptr},
     Option{OptionId::kLimit, 0, "limit", "NUMBER", "ls, find, grep: at most so many", "",
            of(CommandId::kFile), check_number},
+    Option{OptionId::kFromFile, 0, "from-file", "FILE", "set: the value is what the file has", "",
+           of(CommandId::kSecret), nullptr},
+    Option{OptionId::kFromEnv, 0, "from-env", "NAME", "set: the value of this variable", "",
+           of(CommandId::kSecret), nullptr},
+    Option{OptionId::kFromCommand, 0, "from-command", "COMMAND",
+           "set: what this shell command prints", "", of(CommandId::kSecret), nullptr},
     Option{OptionId::kMan, 0, "man", "", "print the manual page (roff)", "", of(CommandId::kHelp),
            nullptr},
     Option{OptionId::kJson, 0, "json", "", "print one JSON object", "", kAllCommands, nullptr},

@@ -40,6 +40,7 @@ enum class CommandId : unsigned {
   kDoctor,
   kMount,
   kNet,
+  kSecret,
   kCompletion,
   kVersion,
   kHelp,
@@ -59,6 +60,7 @@ enum class OperandKind {
   kWorkspaceAction,
   kFileAction,
   kNetAction,
+  kSecretAction,
   kVerb,
   kAnything
 };
@@ -71,6 +73,7 @@ struct Operand {
 };
 
 inline constexpr std::string_view kNetActions = "explain log set usage";
+inline constexpr std::string_view kSecretActions = "set ls rm";
 inline constexpr std::string_view kFileActions =
     "read write append create rewrite str-replace delete ls stat find grep mv cp rm chmod mkdir "
     "watch";
@@ -149,6 +152,9 @@ enum class OptionId {
   kSkipUsual,
   kIgnoreCase,
   kLimit,
+  kFromFile,
+  kFromEnv,
+  kFromCommand,
 };
 
 // An option that is about the command itself and not about the sandbox.

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/native/network.h"
 #include "backends/native/one_shot.h"
 #include "cli/context.h"
 #include "cli/foreground.h"
@@ -27,6 +28,9 @@ int run_in_new_sandbox(const Context& context, const policy::Spec& spec,
   auto home = storage::Home::open();
   if (!home.ok()) {
     return fail(context, home.error());
+  }
+  if (Status possible = native::check_network(home.value(), spec); !possible.ok()) {
+    return fail(context, possible.error());
   }
   native::OneShot job;
   job.spec = spec;

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <string>
 
-#include "backends/native/network.h"
 #include "base/files.h"
 #include "policy/config.h"
 #include "policy/mount_request.h"
@@ -71,7 +70,6 @@ Result<policy::Spec> sandbox_spec(const Arguments& arguments, policy::Operation 
   CARREL_TRY(apply_settings(arguments, spec));
   CARREL_TRY(make_sources_absolute(spec.mounts));
   CARREL_TRY(policy::validate(spec, host_facts(spec)));
-  CARREL_TRY(native::check_network(spec));
   return spec;
 }
 

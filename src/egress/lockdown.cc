@@ -43,6 +43,10 @@ Status enter_landlock(const storage::Home& home) {
       return system_error("allow the egress process its own files");
     }
   }
+  CARREL_ASSIGN(const UniqueFd secrets, open_at(home.directory(), "secrets", O_PATH | O_DIRECTORY));
+  if (!allow(ruleset.get(), secrets.get(), kFsReadFile | kFsReadDir)) {
+    return system_error("allow the egress process the secrets");
+  }
   for (const char* settings : {"/etc", "/proc", "/run", "/usr/share", "/usr/lib/ssl"}) {
     const UniqueFd tree(::open(settings, O_PATH | O_CLOEXEC));
     if (tree.valid() && !allow(ruleset.get(), tree.get(), kFsReadFile | kFsReadDir)) {

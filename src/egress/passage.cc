@@ -21,6 +21,7 @@ constexpr std::chrono::milliseconds kRefusalPatience{250};
 constexpr std::chrono::seconds kDialPatience{10};
 constexpr std::size_t kMostAddresses = 4;
 constexpr std::size_t kMostEvidence = 64U << 10;
+constexpr std::size_t kReadAtOnce = 16U << 10;
 constexpr int kOriginalDestination = 80;  // SO_ORIGINAL_DST, and IP6T_SO_ORIGINAL_DST
 
 // Where the program wanted to go.
@@ -109,20 +110,24 @@ Task<void> Passage::admit() {
   if (verdict.outcome == policy::Verdict::Outcome::kNeedsEvidence) {
     verdict = co_await look_at_evidence();
   }
+  if (verdict.outcome == policy::Verdict::Outcome::kNeedsRequests) {
+    co_await end_tls(std::move(verdict));
+    co_return;
+  }
   if (!verdict.allowed()) {
     co_await refuse(std::move(verdict));
     co_return;
   }
   if (std::holds_alternative<policy::HttpRequest>(live_.flow.evidence)) {
-    co_await carry_requests();
+    co_await carry_requests(std::move(verdict));
   } else {
     co_await carry(std::move(verdict));
   }
 }
 
 Task<bool> Passage::read_more(Deadline deadline) {
-  std::array<std::uint8_t, 4096> buffer;
-  const auto n = co_await read_some(client_, buffer, deadline);
+  std::array<std::uint8_t, kReadAtOnce> buffer;
+  const auto n = co_await spoken_->read_some(buffer, deadline);
   if (n <= 0 || first_.size() + static_cast<std::size_t>(n) > kMostEvidence) {
     co_return false;
   }
@@ -154,7 +159,7 @@ Task<policy::Verdict> Passage::look_at_evidence() {
         co_return denied("CONNECT is for a proxy");
       }
       if (head.parsed()) {
-        live_.flow.evidence = request_of(head.value);
+        live_.flow.evidence = flow_of(head.value).evidence;
         break;
       }
     } else if (sniffed == Sniffed::kOpaque) {
@@ -172,10 +177,8 @@ Task<policy::Verdict> Passage::look_at_evidence() {
     }
   }
   policy::Verdict verdict = decide(room_->policy(), live_.flow);
-  if (verdict.outcome == policy::Verdict::Outcome::kNeedsRequests ||
-      verdict.outcome == policy::Verdict::Outcome::kNeedsEvidence) {
-    verdict.outcome = policy::Verdict::Outcome::kDenied;
-    verdict.reason = "a rule with methods or paths needs its TLS to be ended here";
+  if (verdict.outcome == policy::Verdict::Outcome::kNeedsEvidence) {
+    verdict = denied("its first bytes do not decide");
   }
   co_return verdict;
 }
@@ -272,9 +275,9 @@ Task<void> Passage::answer_refused(const policy::Verdict& verdict, std::string_v
       .append(std::to_string(body.size()))
       .append("\r\n\r\n")
       .append(body);
-  co_await write_whole(client_, bytes_of(text), in(kRefusalPatience));
+  co_await spoken_->write_whole(bytes_of(text), in(kRefusalPatience));
   // What the client still sends would make the kernel reset the connection before it has read.
-  ::shutdown(client_.fd(), SHUT_WR);
+  co_await spoken_->end();
   std::array<std::uint8_t, 4096> rest;
   const Deadline deadline = in(kRefusalPatience);
   std::ptrdiff_t n = 1;

@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "egress/chunked_body.h"
+#include "egress/exchange.h"
 #include "egress/http_head.h"
 #include "egress/io.h"
 #include "egress/relay.h"
 #include "egress/room.h"
+#include "egress/stream.h"
 
 namespace carrel::egress {
 
@@ -45,19 +47,40 @@ class Passage {
   // Null: it was refused or failed, and the client knows.
   Task<std::unique_ptr<Watched>> dial(policy::Verdict verdict);
   Task<void> carry(policy::Verdict verdict);
-  // Each request is decided on before it goes out.
-  Task<void> carry_requests();
-  Task<bool> send_requests(Watched& server);
-  Task<bool> send_body(Watched& server, const RequestHead& head);
+  // The server is asked for its certificate before the client gets one.
+  Task<void> end_tls(policy::Verdict verdict);
+
+  // Each request is decided on before it goes out; one after the other.
+  Task<void> carry_requests(policy::Verdict verdict);
+  Task<void> exchange_with(Stream& server);
+  Task<bool> send_requests(Exchange& exchange);
+  Task<bool> send_body(Exchange& exchange, const RequestHead& head);
+  Task<bool> send(Exchange& exchange, Bytes bytes);
+  // Everything that the client says from now on.
+  Task<bool> send_the_rest(Exchange& exchange);
+  [[nodiscard]] policy::Verdict judge(const RequestHead& head) const;
+  // CRITICAL: only to a request that was judged and goes where the credential is for.
+  Status add_credentials(RequestHead& head, Exchange& exchange);
+  void look_out_for_secrets(Exchange& exchange);
+
+  enum class Went { kOn, kEnded, kBroken };
+  Task<void> carry_answers(Exchange& exchange);
+  Task<Went> pass_answer(Exchange& exchange);
+  Task<Went> pass_body(Exchange& exchange, http::BodyDecoder body);
+  Task<Went> pass_the_rest(Exchange& exchange);
+  // Reads more of what the server says: a count as of read_some().
+  Task<std::ptrdiff_t> receive(Exchange& exchange);
+
   Task<void> refuse(policy::Verdict verdict);
   Task<void> answer_refused(const policy::Verdict& verdict, std::string_view status);
   Task<void> serve_socks();
 
-  policy::HttpRequest request_of(const RequestHead& head) const;
+  [[nodiscard]] policy::Flow flow_of(const RequestHead& head) const;
   void note(std::string_view event, const policy::Verdict& verdict, std::string detail = {});
 
   std::shared_ptr<Room> room_;
   Watched client_;
+  std::unique_ptr<Stream> spoken_ = std::make_unique<PlainStream>(client_);  // with the client
   LiveFlow live_;
   std::vector<std::uint8_t> first_;  // what was read and not sent on yet
   Carried carried_;

@@ -15,16 +15,15 @@ namespace carrel::egress {
 
 namespace {
 
-constexpr const char* kPlace = "run/net";
 constexpr const char* kFile = "registration";
 constexpr const char* kSocket = "socket";
 constexpr std::size_t kLargest = 1U << 20;
 
 Result<UniqueFd> open_place(const storage::Home& home) {
-  if (::mkdirat(home.directory(), kPlace, 0700) != 0 && errno != EEXIST) {
-    return system_error("make '" + std::string(kPlace) + "'");
+  if (::mkdirat(home.directory(), kRegistrations, 0700) != 0 && errno != EEXIST) {
+    return system_error("make '" + std::string(kRegistrations) + "'");
   }
-  return open_at(home.directory(), kPlace, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  return open_at(home.directory(), kRegistrations, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
 Error damaged(const std::string& id) {
@@ -47,7 +46,7 @@ Status make_registrations(const storage::Home& home) {
 }
 
 bool is_registered(const storage::Home& home, const std::string& id) {
-  const std::string path = std::string(kPlace) + "/" + id + "/" + kFile;
+  const std::string path = std::string(kRegistrations) + "/" + id + "/" + kFile;
   return ::faccessat(home.directory(), path.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
@@ -90,7 +89,7 @@ Result<Registration> read_registration(const storage::Home& home, const std::str
 }
 
 void remove_registration(const storage::Home& home, const std::string& id) {
-  auto place = open_at(home.directory(), kPlace, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  auto place = open_at(home.directory(), kRegistrations, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   if (place.ok()) {
     (void)remove_tree_at(place.value().get(), id);
   }

@@ -25,6 +25,8 @@ struct Registration {
   policy::NetworkPolicy policy;
 };
 
+// Where they are in the home, each in a directory of its sandbox's id.
+inline constexpr const char* kRegistrations = "run/net";
 // The egress process as others find it in run/.
 inline constexpr const char* kProcess = "egress";
 

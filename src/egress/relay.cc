@@ -43,8 +43,6 @@ Task<void> carry_out(Room& room, Watched& client, Watched& server, std::vector<s
   server.shut();
 }
 
-}  // namespace
-
 Task<void> carry_in(Room& room, Watched& client, Watched& server, Carried& carried) {
   std::vector<std::uint8_t> buffer(kPiece);
   for (;;) {
@@ -69,6 +67,8 @@ Task<void> carry_in(Room& room, Watched& client, Watched& server, Carried& carri
   client.shut();
   server.shut();
 }
+
+}  // namespace
 
 Task<void> relay(Room& room, Watched& client, Watched& server, std::vector<std::uint8_t> first,
                  Carried& carried) {

@@ -17,7 +17,5 @@ struct Carried {
 // are closed. `first` goes out before everything else.
 Task<void> relay(Room& room, Watched& client, Watched& server, std::vector<std::uint8_t> first,
                  Carried& carried);
-// The half of it from the server to the client.
-Task<void> carry_in(Room& room, Watched& client, Watched& server, Carried& carried);
 
 }  // namespace carrel::egress

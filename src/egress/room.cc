@@ -39,6 +39,13 @@ const std::vector<policy::IpAddress>& Service::own_addresses() {
   return own_;
 }
 
+Result<std::string> Service::secret(const std::string& name) const {
+  if (!secrets.has_value()) {
+    return Error{Code::kUnavailable, 0, "there is no store of secrets", {}};
+  }
+  return secrets->read(name);
+}
+
 Room::Room(Service& service, std::string id, policy::NetworkPolicy policy, SyntheticNames names)
     : service_(&service),
       id_(std::move(id)),
@@ -101,10 +108,12 @@ void Room::set_policy(policy::NetworkPolicy policy) {
       continue;
     }
     policy::Verdict verdict = decide(policy_, flow->flow);
-    if (!verdict.denied() && flow->dialled) {
+    // What is carried without being read cannot be decided on any more.
+    const bool unread = flow->dialled && !flow->reads_requests && !verdict.allowed();
+    if (!verdict.denied() && flow->dialled && !unread) {
       verdict = may_dial(policy_, flow->flow, flow->address, service_->own_addresses());
     }
-    if (verdict.denied()) {
+    if (verdict.denied() || unread) {
       cut(*flow, "the policy was changed: " + verdict.reason);
     }
   }

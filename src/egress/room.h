@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,12 @@
 #include "egress/loop.h"
 #include "egress/resolver.h"
 #include "egress/synthetic_names.h"
+#include "egress/tls_authority.h"
+#include "egress/tls_servers.h"
 #include "policy/decide.h"
 #include "policy/network.h"
 #include "protocol/message.h"
+#include "storage/secrets.h"
 
 namespace carrel::egress {
 
@@ -23,7 +27,11 @@ struct Service {
   Loop loop;
   Resolver resolver{loop};
   DecisionLog log;
+  TlsServers servers;
+  std::optional<storage::Secrets> secrets;
 
+  // As the user's store has it now: what was removed there is gone here.
+  [[nodiscard]] Result<std::string> secret(const std::string& name) const;
   // The addresses of this machine, looked at every now and then.
   const std::vector<policy::IpAddress>& own_addresses();
 
@@ -43,6 +51,7 @@ struct LiveFlow {
   Watched* client = nullptr;
   Watched* server = nullptr;
   bool dialled = false;
+  bool reads_requests = false;  // each one is decided on
   std::string ended_by;  // why it was cut off; empty: it was not
 };
 
@@ -56,6 +65,11 @@ class Room : public std::enable_shared_from_this<Room> {
   [[nodiscard]] const policy::NetworkPolicy& policy() const { return policy_; }
   [[nodiscard]] SyntheticNames& names() { return names_; }
   [[nodiscard]] bool closed() const { return closed_; }
+  // Null: the sandbox does not trust us with its TLS.
+  [[nodiscard]] TlsAuthority* authority() { return authority_.get(); }
+  void set_authority(std::unique_ptr<TlsAuthority> authority) {
+    authority_ = std::move(authority);
+  }
 
   // Serves the sockets until close().
   void open(RoomSockets sockets);
@@ -89,6 +103,7 @@ class Room : public std::enable_shared_from_this<Room> {
   std::string id_;
   policy::NetworkPolicy policy_;
   SyntheticNames names_;
+  std::unique_ptr<TlsAuthority> authority_;
   std::list<LiveFlow*> flows_;
   std::vector<std::shared_ptr<Watched>> sockets_;
   Usage usage_;

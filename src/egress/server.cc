@@ -26,6 +26,7 @@
 #include "egress/lockdown.h"
 #include "egress/registration.h"
 #include "egress/room.h"
+#include "egress/trust.h"
 #include "storage/background.h"
 
 namespace carrel::egress {
@@ -73,6 +74,7 @@ class Server {
   Status open() {
     CARREL_ASSIGN(service_.log, DecisionLog::open(home_->directory()));
     CARREL_TRY(make_registrations(*home_));
+    CARREL_ASSIGN(service_.secrets, storage::Secrets::open(*home_));
     return lock_down(*home_);
   }
 
@@ -210,10 +212,25 @@ class Server {
     }
     auto room = std::make_shared<Room>(service_, id, std::move(registration->policy),
                                        std::move(names.value()));
+    if (has_trust(*home_, id)) {
+      const Status trusted = give_authority(*room);
+      if (!trusted.ok()) {
+        co_return trusted;
+      }
+    }
     rooms_[id] = room;
     room->open(std::move(sockets.value()));
     spawn(watch(room, guest, registration->kind));
     co_return Status();
+  }
+
+  // The certificate is in its place before anybody is served.
+  Status give_authority(Room& room) {
+    CARREL_ASSIGN(std::unique_ptr<TlsAuthority> authority, TlsAuthority::make());
+    CARREL_ASSIGN(const std::string certificate, authority->certificate());
+    CARREL_TRY(write_trust(*home_, room.id(), certificate));
+    room.set_authority(std::move(authority));
+    return {};
   }
 
   // CRITICAL: a socket that is held keeps a network alive that nobody is in.

@@ -77,6 +77,8 @@ std::string_view wanted_types(ValueKind kind) {
       return "a table of strings or an array of \"NAME=VALUE\"";
     case ValueKind::kMounts:
       return "an array of \"SRC:DST[:rw]\" or of tables with source, target and readonly";
+    case ValueKind::kCredentials:
+      return "an array of \"RULE=HEADER: VALUE\"";
     case ValueKind::kNetwork:
       return "a string or an array of rules";
     case ValueKind::kText:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "policy/credential.h"
 #include "policy/rule_match.h"
 
 namespace carrel::policy {
@@ -140,6 +141,24 @@ Verdict full(const NetworkPolicy& policy, const Flow& flow) {
   return {Outcome::kAllowed, "full", "every public address is allowed", {}};
 }
 
+// A server that a credential is for is asked by us, if it is asked by the name that it is for.
+Verdict with_credentials(const NetworkPolicy& policy, const Flow& flow, Verdict verdict) {
+  const bool any = std::any_of(
+      policy.credentials.begin(), policy.credentials.end(),
+      [&](const Credential& credential) { return is_for(credential, flow.host, flow.port); });
+  if (!verdict.allowed() || !any) {
+    return verdict;
+  }
+  const auto* hello = std::get_if<TlsHello>(&flow.evidence);
+  if (hello != nullptr && hello->name == flow.host) {
+    return {Outcome::kNeedsRequests, verdict.rule, "requests get a credential", {}};
+  }
+  if (std::holds_alternative<std::monostate>(flow.evidence)) {
+    return {Outcome::kNeedsEvidence, verdict.rule, "the first bytes decide", {}};
+  }
+  return verdict;
+}
+
 // The address or what it wraps.
 bool is_own(const IpAddress& address, std::span<const IpAddress> own) {
   const std::optional<IpAddress> inner = embedded_v4(address);
@@ -166,7 +185,7 @@ Verdict decide(const NetworkPolicy& policy, const Flow& flow) {
   if (verdict.allowed() && deny.has_value()) {
     return std::move(*deny);
   }
-  return verdict;
+  return with_credentials(policy, flow, std::move(verdict));
 }
 
 Verdict may_resolve(const NetworkPolicy& policy, const Host& name) {
@@ -208,8 +227,11 @@ Verdict may_dial(const NetworkPolicy& policy, const Flow& flow, const IpAddress&
   if (literal != nullptr && *literal != address) {
     return denied(concat({"the connection is to ", literal->text(), ", not to ", address.text()}));
   }
-  // A denial that would have to see more than is known by now denies.
-  if (const auto deny = denials(policy, flow, {Host(address)}); deny.has_value()) {
+  // A denial that would have to see more than is known by now denies, unless it is going to see.
+  const auto* hello = std::get_if<TlsHello>(&flow.evidence);
+  const bool asked_again = hello != nullptr && hello->end == TlsHello::End::kHere;
+  if (const auto deny = denials(policy, flow, {Host(address)});
+      deny.has_value() && (deny->denied() || !asked_again)) {
     return denied(concat({"a rule denies the address ", address.text()}), {}, deny->rule);
   }
   const bool mine = is_own(address, own);

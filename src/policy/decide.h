@@ -11,7 +11,10 @@ namespace carrel::policy {
 
 // What a connection's first bytes, or one request on it, say.
 struct TlsHello {
+  // kHere: each request in it is going to be decided on.
+  enum class End { kServer, kHere };
   std::optional<Host> name;  // the server's name in it (SNI)
+  End end = End::kServer;
 };
 struct HttpRequest {
   enum class Over { kPlain, kTls };  // kTls: we ended the TLS and have checked its name
@@ -36,8 +39,8 @@ struct Verdict {
     kAllowed,
     kDenied,
     kNeedsEvidence,  // depends on the first bytes: read them, and ask again
-    kNeedsRequests,  // TLS for the right name, but a rule has methods or a path: end the TLS, and
-                     // ask again for each request
+    kNeedsRequests,  // TLS, but a rule has methods or a path, or there is a credential for the
+                     // server: end the TLS, and ask again for each request
   };
   Outcome outcome = Outcome::kDenied;
   std::string rule;    // the text of the rule that decided; empty: none did

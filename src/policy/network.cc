@@ -82,6 +82,14 @@ Status add_rules(NetworkPolicy& policy, const Given& given, std::string_view lis
 
 }  // namespace
 
+bool NetworkPolicy::ends_tls() const {
+  return mode != NetworkMode::kNone &&
+         (!credentials.empty() ||
+          std::any_of(rules.begin(), rules.end(), [](const NetworkRule& rule) {
+            return rule.kind == NetworkRule::Kind::kHttps && rule.reads_requests();
+          }));
+}
+
 std::vector<std::string_view> preset_names() {
   std::vector<std::string_view> names;
   names.reserve(kPresets.size());

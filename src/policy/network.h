@@ -72,10 +72,22 @@ struct NetworkBudgets {
   bool operator==(const NetworkBudgets&) const = default;
 };
 
+// A header that the egress process adds to requests, and to which: see policy/credential.h.
+struct Credential {
+  NetworkRule rule;    // an allowance by https, of one name and port
+  std::string header;  // in lower case
+  std::string value;   // with {{ secret.NAME }} in it
+  bool operator==(const Credential&) const = default;
+};
+
 struct NetworkPolicy {
   NetworkMode mode = NetworkMode::kNone;
   std::vector<NetworkRule> rules;  // no two are the same; empty for kNone
   NetworkBudgets budgets;
+  std::vector<Credential> credentials;
+
+  // Whether some TLS has to be ended by us, so that the sandbox has to trust us.
+  [[nodiscard]] bool ends_tls() const;
   bool operator==(const NetworkPolicy&) const = default;
 };
 
@@ -92,10 +104,10 @@ std::vector<std::string_view> preset_names();
 // `none`, `full`, `full,RULE,...`, `allow=RULE,...` (nothing after it: nothing is allowed), or
 // `deny=TARGET,...`, which is full with denials. Budgets are the defaults.
 Result<NetworkPolicy> parse_network(const Given& given);
-// Reads back as the same policy, but for the budgets.
+// Reads back as the same policy, but for the budgets and the credentials.
 std::string network_text(const NetworkPolicy& policy);
 
-// As one JSON object: {"mode", "rules", "budgets"}.
+// As one JSON object: {"mode", "rules", "budgets", "credentials"}.
 std::string network_to_json(const NetworkPolicy& policy);
 Result<NetworkPolicy> network_from_json(std::string_view text);
 

@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "policy/credential.h"
 #include "policy/network.h"
 
 namespace carrel::policy {
@@ -73,6 +74,11 @@ Result<NetworkPolicy> read(const Json& object) {
   CARREL_TRY(read_budget(budgets, "bytes_in", policy.budgets.bytes_in));
   CARREL_TRY(read_budget(budgets, "connections", policy.budgets.connections));
   CARREL_TRY(read_budget(budgets, "lookups_per_minute", policy.budgets.lookups_per_minute));
+  for (const Json& item : object.contains("credentials") ? object.at("credentials") : Json::array()) {
+    CARREL_ASSIGN(Credential credential,
+                  parse_credential({"credential", item.get<std::string>()}));
+    policy.credentials.push_back(std::move(credential));
+  }
   return policy;
 }
 
@@ -90,6 +96,13 @@ std::string network_to_json(const NetworkPolicy& policy) {
                        {"bytes_in", bytes_to_json(policy.budgets.bytes_in)},
                        {"connections", policy.budgets.connections},
                        {"lookups_per_minute", policy.budgets.lookups_per_minute}};
+  if (!policy.credentials.empty()) {
+    Json credentials = Json::array();
+    for (const Credential& credential : policy.credentials) {
+      credentials.push_back(credential_text(credential));
+    }
+    object["credentials"] = credentials;
+  }
   return object.dump();
 }
 

@@ -95,6 +95,14 @@ bool network_narrows(const NetworkPolicy& given, const NetworkPolicy& wanted) {
       budgets.lookups_per_minute > most.lookups_per_minute) {
     return false;
   }
+  // CRITICAL: a project's own file does not help itself to the user's secrets.
+  if (std::any_of(wanted.credentials.begin(), wanted.credentials.end(),
+                  [&](const Credential& credential) {
+                    return std::find(given.credentials.begin(), given.credentials.end(),
+                                     credential) == given.credentials.end();
+                  })) {
+    return false;
+  }
   if (wanted.mode == NetworkMode::kNone) {
     return true;
   }

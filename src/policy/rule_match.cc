@@ -162,8 +162,9 @@ bool kind_fits(const NetworkRule& rule, const Evidence& evidence) {
            (rule.path.empty() ||
             (is_plain_path(request->path) && path_matches(rule.path, request->path)));
   }
-  return rule.kind == Kind::kHttps && !rule.reads_requests() &&
-         std::holds_alternative<TlsHello>(evidence);
+  const auto* hello = std::get_if<TlsHello>(&evidence);
+  return rule.kind == Kind::kHttps && hello != nullptr &&
+         (!rule.reads_requests() || hello->end == TlsHello::End::kHere);
 }
 
 }  // namespace carrel::policy

@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "policy/credential.h"
 #include "policy/mount_request.h"
 #include "policy/names.h"
 #include "policy/size.h"
@@ -190,6 +191,7 @@ Status set_writable_root(Spec& spec, const Given& given) {
 Status set_network(Spec& spec, const Given& given) {
   CARREL_ASSIGN(NetworkPolicy network, parse_network(given));
   network.budgets = spec.network.budgets;
+  network.credentials = std::move(spec.network.credentials);
   spec.network = std::move(network);
   return {};
 }
@@ -203,6 +205,22 @@ Status set_network_enabled(Spec& spec, const Given& given) {
   } else if (spec.network.mode == NetworkMode::kNone) {
     spec.network.mode = NetworkMode::kFull;
   }
+  return {};
+}
+
+Status set_credential(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(Credential credential, parse_credential(given));
+  std::vector<Credential>& all = spec.network.credentials;
+  const bool twice = std::any_of(all.begin(), all.end(), [&](const Credential& other) {
+    return other.rule == credential.rule && other.header == credential.header;
+  });
+  if (twice) {
+    return bad_value(given, "these requests have another credential in that header");
+  }
+  if (all.size() >= kMostCredentials) {
+    return bad_value(given, concat({"more than ", std::to_string(kMostCredentials), " of them"}));
+  }
+  all.push_back(std::move(credential));
   return {};
 }
 
@@ -354,6 +372,14 @@ std::string get_require(const Spec& spec) {
     }
   }
   return names;
+}
+
+std::string get_credential(const Spec& spec) {
+  std::string text;
+  for (const Credential& credential : spec.network.credentials) {
+    text += (text.empty() ? "" : "; ") + credential_text(credential);
+  }
+  return text;
 }
 
 std::string get_network_out(const Spec& spec) {

@@ -25,6 +25,7 @@ Status set_hostname(Spec& spec, const Given& given);
 Status set_writable_root(Spec& spec, const Given& given);
 Status set_network(Spec& spec, const Given& given);
 Status set_network_enabled(Spec& spec, const Given& given);
+Status set_credential(Spec& spec, const Given& given);
 Status set_network_out(Spec& spec, const Given& given);
 Status set_network_in(Spec& spec, const Given& given);
 Status set_network_connections(Spec& spec, const Given& given);
@@ -49,6 +50,7 @@ std::string get_mount(const Spec& spec);
 std::string get_allowed_read_paths(const Spec& spec);
 std::string get_allowed_write_paths(const Spec& spec);
 std::string get_require(const Spec& spec);
+std::string get_credential(const Spec& spec);
 std::string get_network_out(const Spec& spec);
 std::string get_network_in(const Spec& spec);
 

@@ -18,6 +18,7 @@ constexpr std::array<std::string_view, 1> kDiskNames = {"disk_limit"};
 constexpr std::array<std::string_view, 1> kTmpNames = {"tmp_limit"};
 constexpr std::array<std::string_view, 1> kWorkdirNames = {"work_dir"};
 constexpr std::array<std::string_view, 1> kMountNames = {"mounts"};
+constexpr std::array<std::string_view, 1> kCredentialNames = {"credentials"};
 constexpr std::array<std::string_view, 1> kImageNames = {"image_name"};
 
 constexpr unsigned bit(Operation operation) { return static_cast<unsigned>(operation); }
@@ -107,6 +108,9 @@ constexpr std::array kSettings = {
     Setting{"network-enabled", Names(), ValueKind::kFlag, "",
             "another way to say network: false is none, true is full", "",
             kInside, kConfigOnly, kBuilds, setters::set_network_enabled, get_network_enabled},
+    Setting{"credential", kCredentialNames, ValueKind::kCredentials, "RULE=HEADER: VALUE",
+            "add a header to these requests outside; VALUE has {{ secret.NAME }}", "",
+            kInside, kEverywhere, kBuilds, setters::set_credential, setters::get_credential},
     Setting{"network-out", Names(), ValueKind::kSize, "SIZE",
             "bytes that can leave over the network in all (unlimited)", "unlimited",
             kLimits, kConfigOnly, kBuilds, setters::set_network_out, setters::get_network_out},

@@ -41,6 +41,7 @@ enum class ValueKind {
   kWords,      // words with commas; an array of strings
   kVariables,  // NAME=VALUE, again and again; a table or an array of strings
   kMounts,     // SRC:DST[:rw], again and again; an array of strings or of tables
+  kCredentials,  // RULE=HEADER: VALUE, again and again; an array of strings
   kNetwork,    // a policy by a word or a list; an array of rules is what it allows
 };
 
@@ -65,7 +66,8 @@ struct Setting {
 
   // Whether it can be given again and adds to what was there.
   [[nodiscard]] constexpr bool repeats() const {
-    return kind == ValueKind::kVariables || kind == ValueKind::kWords || kind == ValueKind::kMounts;
+    return kind == ValueKind::kVariables || kind == ValueKind::kWords ||
+           kind == ValueKind::kMounts || kind == ValueKind::kCredentials;
   }
   [[nodiscard]] constexpr bool is_flag() const { return kind == ValueKind::kFlag; }
 };

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "policy/credential.h"
 #include "policy/mount_paths.h"
 #include "policy/mount_request.h"
 #include "policy/names.h"
@@ -134,6 +135,7 @@ Status validate(const Spec& spec, const HostFacts& host) {
                        "choose a place such as /data or /workspace/data");
     }
   }
+  CARREL_TRY(check_credentials(spec.network));
   return check_environment(spec.environment);
 }
 

@@ -185,6 +185,7 @@ TEST_P(Network, ATightenedPolicyEndsWhatItNoLongerAllows) {
   Process client(launch({"exec", box.id(), "--", "python3", "-c",
                          "import socket\n"
                          "sock = socket.create_connection(('allowed.test', 7000), 5)\n"
+                         "sock.settimeout(None)\n"
                          "sock.sendall(b'ping')\n"
                          "print(sock.recv(10), flush=True)\n"
                          "try:\n"
@@ -253,11 +254,6 @@ TEST_P(Network, D31_AKilledEgressProcessOpensNothingAndTheNextOneGoesOn) {
   client.write("\n");
   EXPECT_THAT(client.wait(std::chrono::seconds(20)).out, HasSubstr("failed"));
   EXPECT_THAT(box.sh(get).out, HasSubstr("hello"));
-}
-
-TEST_P(Network, RulesThatCannotBeEnforcedYetAreRefused) {
-  const Run run = carrel({"run", "--network", "allow=GET:allowed.test/x", "--", "true"});
-  EXPECT_EQ(run.status, 125);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@ connects its own namespace to it. Prints its process id, waits for a line, and p
 further line is a command that it runs in its network. What is in DIRECTORY/files is at /files/.
 """
 import ctypes
+import gzip
 import http.server
 import json
 import os
@@ -143,10 +144,24 @@ class Web(http.server.BaseHTTPRequestHandler):
         note("requests", json.dumps({
             "address": place[0], "port": place[1], "method": self.command, "path": self.path,
             "host": self.headers.get("Host"), "headers": dict(self.headers.items()),
+            "fields": [f"{name.lower()}: {value}" for name, value in self.headers.items()],
             "body": len(body)}))
         if self.path == "/redirect":
             self.send_response(302)
             self.send_header("Location", "http://evil.test/")
+            text = b""
+        elif self.path == "/socket":
+            self.send_response(101)
+            self.send_header("Connection", "Upgrade")
+            self.send_header("Upgrade", "websocket")
+            self.end_headers()
+            while data := self.connection.recv(4096):
+                self.connection.sendall(data)
+            self.close_connection = True
+            return
+        elif self.path == "/redirect-tls":
+            self.send_response(302)
+            self.send_header("Location", "https://evil.test/echo")
             text = b""
         elif self.path.startswith("/redirect/"):
             self.send_response(302)
@@ -157,6 +172,9 @@ class Web(http.server.BaseHTTPRequestHandler):
             return
         elif self.path.startswith("/files/"):
             self.send_file()
+            return
+        elif self.path.startswith("/echo"):
+            self.echo()
             return
         elif self.path.startswith("/bytes/"):
             self.send_response(200)
@@ -204,6 +222,32 @@ class Web(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(text)
+
+    def echo(self):
+        """Everything that was sent, in the body and in a header of the answer."""
+        kind = self.path[len("/echo"):]
+        text = json.dumps(dict(self.headers.items())).encode()
+        self.send_response(200)
+        self.send_header("X-Heard", self.headers.get("Authorization", "nothing"))
+        if kind == "/gzip":
+            text = gzip.compress(text)
+            self.send_header("Content-Encoding", "gzip")
+        if kind == "/chunked":
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for at in range(0, len(text), 3):
+                piece = text[at:at + 3]
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+                self.wfile.flush()
+            self.wfile.write(b"0\r\n\r\n")
+            return
+        if kind == "/close":
+            self.send_header("Connection", "close")
+            self.close_connection = True
+        else:
+            self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
 
     do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = answer
 
@@ -289,6 +333,29 @@ def obey():
         child.wait()
 
 
+# Certificates that nobody should take: of nobody, of the past, and of another server.
+BAD_PORTS = {8441: "self", 8442: "expired", 8443: "other"}
+
+
+def make_bad_certificates():
+    run("openssl", "req", "-x509", "-key", "server.key", "-out", "self.pem", "-days", "2",
+        "-subj", "/CN=allowed.test", "-addext", "subjectAltName=DNS:allowed.test")
+    with open(os.path.join(directory, "others"), "w", encoding="ascii") as out:
+        out.write("subjectAltName=DNS:evil.test\n")
+    for name, days, extensions in (("expired", "-1", "extensions"), ("other", "2", "others")):
+        run("openssl", "x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
+            "-CAcreateserial", "-out", name + ".pem", "-days", days, "-extfile", extensions)
+
+
+def secured(server, certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(os.path.join(directory, certificate + ".pem"),
+                            os.path.join(directory, "server.key"))
+    server.socket = context.wrap_socket(server.socket, server_side=True,
+                                        do_handshake_on_connect=False)
+    return server
+
+
 def serve(server):
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
@@ -300,6 +367,7 @@ def main():
     devnull = os.open(os.devnull, os.O_RDWR)
     os.dup2(devnull, 2)
     make_certificates()
+    make_bad_certificates()
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
         sys.exit("unshare")
     print(os.getpid(), flush=True)
@@ -333,6 +401,9 @@ def main():
                                             do_handshake_on_connect=False)
         serve(secure)
     watch()
+    for port, certificate in BAD_PORTS.items():
+        serve(secured(Server(("0.0.0.0", port), Web), certificate))
+    serve(secured(Server(("0.0.0.0", 9443), Web), "server"))
     print("ready", flush=True)
     obey()
 

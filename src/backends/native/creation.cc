@@ -83,6 +83,7 @@ Result<Creation> Creation::begin(storage::Home& home, CreateRequest asked, const
   job.lease_ms = request.lease_ms;
   job.listener = std::move(box.socket);
   job.trees = std::move(creation.request_.trees);
+  CARREL_TRY(add_trust(home, request.id, request.spec, job.trees));
   CARREL_ASSIGN(creation.launched_, launch(home, host, std::move(job)));
   // The groups refer to `host`, which ends here; they are found again by their name.
   creation.launched_.groups.release();

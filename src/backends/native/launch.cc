@@ -24,6 +24,7 @@
 #include "backends/native/scope.h"
 #include "base/files.h"
 #include "egress/registration.h"
+#include "egress/trust.h"
 #include "guest/image.h"
 #include "kernel/captive_network.h"
 #include "kernel/seccomp.h"
@@ -59,6 +60,10 @@ std::vector<std::string> environment_of(const policy::Spec& spec) {
       "TMPDIR=/tmp",
       "PYTHONUNBUFFERED=1",
   };
+  if (spec.network.ends_tls()) {
+    const std::vector<std::string> trust = egress::trust_variables();
+    variables.insert(variables.end(), trust.begin(), trust.end());
+  }
   for (const policy::EnvironmentVariable& variable : spec.environment) {
     const std::string prefix = variable.name + "=";
     std::erase_if(variables, [&](const std::string& entry) { return entry.starts_with(prefix); });

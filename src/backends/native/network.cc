@@ -8,10 +8,13 @@
 
 #include "base/files.h"
 #include "egress/client.h"
-#include "policy/given.h"
+#include "egress/trust.h"
+#include "policy/credential.h"
+#include "policy/mount_paths.h"
 #include "sandbox/command.h"
 #include "storage/background.h"
 #include "storage/box.h"
+#include "storage/secrets.h"
 
 namespace carrel::native {
 
@@ -38,14 +41,37 @@ Result<pid_t> process_of(int pidfd) {
 
 }  // namespace
 
-Status check_network(const policy::Spec& spec) {
-  for (const policy::NetworkRule& rule : spec.network.rules) {
-    if (rule.kind == policy::NetworkRule::Kind::kHttps && rule.reads_requests()) {
-      const std::string text = policy::rule_text(rule);
-      return policy::not_built({"network", text},
-                               "methods and paths are read in 'http:' rules only in this version");
+Status check_network(const storage::Home& home, const policy::Spec& spec) {
+  if (!spec.network.ends_tls()) {
+    return {};
+  }
+  for (const policy::Mount& mount : spec.mounts) {
+    if (policy::path_holds(mount.target, egress::kTrustTarget) ||
+        policy::path_holds(egress::kTrustTarget, mount.target)) {
+      return policy::bad_value({"mount", mount.target},
+                               "the certificates for the network's rules are there");
     }
   }
+  CARREL_ASSIGN(const storage::Secrets secrets, storage::Secrets::open(home));
+  for (const policy::Credential& credential : spec.network.credentials) {
+    for (const std::string& name : policy::secrets_of(credential)) {
+      CARREL_TRY(secrets.read(name));
+    }
+  }
+  return {};
+}
+
+Status add_trust(const storage::Home& home, const std::string& id, const policy::Spec& spec,
+                 std::vector<GivenTree>& trees) {
+  if (!spec.network.ends_tls()) {
+    return {};
+  }
+  GivenTree tree;
+  CARREL_ASSIGN(tree.source, egress::make_trust(home, id));
+  tree.path = egress::trust_path(home, id);
+  tree.target = egress::kTrustTarget;
+  tree.owner = {::geteuid(), ::getegid()};
+  trees.push_back(std::move(tree));
   return {};
 }
 

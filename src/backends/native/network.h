@@ -13,8 +13,13 @@ inline bool has_network(const policy::Spec& spec) {
   return spec.network.mode != policy::NetworkMode::kNone;
 }
 
-// kUnavailable for rules that are not built yet.
-Status check_network(const policy::Spec& spec);
+// What a description of a sandbox by itself does not tell: that the secrets of its credentials are
+// there, and that nothing is mounted where its certificates are.
+Status check_network(const storage::Home& home, const policy::Spec& spec);
+
+// Adds the directory of its certificates, if the policy has TLS that the egress process ends.
+Status add_trust(const storage::Home& home, const std::string& id, const policy::Spec& spec,
+                 std::vector<GivenTree>& trees);
 
 // Writes down which network the sandbox has, before anybody serves it.
 Status register_network(const storage::Home& home, const std::string& id,

@@ -104,6 +104,7 @@ class OneShots::Making {
     if (has_network(spec_)) {
       egress::remove_registration(*all_->home_, id_);  // of an attempt that failed
       CARREL_ASSIGN(request.listener, egress::bind_guest_socket(*all_->home_, id_));
+      CARREL_TRY(add_trust(*all_->home_, id_, spec_, request.trees));
     }
     if (::geteuid() == 0) {
       CARREL_ASSIGN(mark_, leave_mark(*all_->home_, id_, spec_.cgroup_parent));
