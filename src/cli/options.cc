@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#include "policy/address_class.h"
 #include "policy/names.h"
 #include "policy/size.h"
 
@@ -40,6 +41,8 @@ constexpr std::array kFileWords = {
 constexpr std::array kNetWords = {Operand{"ACTION", OperandKind::kNetAction},
                                   Operand{"ID", OperandKind::kSandbox},
                                   Operand{"WORD", OperandKind::kAnything}};
+constexpr std::array kSandboxAndPort = {Operand{"ID", OperandKind::kSandbox},
+                                        Operand{"PORT", OperandKind::kAnything}};
 constexpr std::array kWords = {Operand{"WORD", OperandKind::kAnything}};
 constexpr std::span<const Operand> kNone{};
 
@@ -242,6 +245,16 @@ constexpr std::array kCommands = {
             "carrel net log $id -f\twhat it tries\n"
             "carrel net set $id allow=\tnothing any more\n",
             Visibility::kListed},
+    Command{CommandId::kPort, "port", "reach a port inside a sandbox from this host",
+            CommandGroup::kLongLived, kSandboxAndPort, 2, 2, Trailing::kNothing, kUsageFailed,
+            std::nullopt,
+            "Whoever connects to the port that is printed reaches the TCP port PORT at the loopback "
+            "of the sandbox, until this command or the sandbox ends. The sandbox needs no network "
+            "for it. It is for programs of this host alone, but for all of them, and for pages in "
+            "a browser here: --bind with another address needs --allow-remote.",
+            "carrel port $id 8080\ta web server inside\n"
+            "carrel port $id 5432 --host-port 15432\tat a port of your choice\n",
+            Visibility::kListed},
     Command{CommandId::kCompletion, "completion", "print a completion script for a shell",
             CommandGroup::kOther, kShellName, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt,
             "SHELL is bash, zsh or fish.",
@@ -276,6 +289,18 @@ Status check_lease(const Given& given) {
 
 Status check_offset(const Given& given) {
   CARREL_TRY(policy::parse_count(given, {.least = 0, .most = INT64_MAX}));
+  return {};
+}
+
+Status check_port(const Given& given) {
+  CARREL_TRY(policy::parse_count(given, {.least = 1, .most = 65535}));
+  return {};
+}
+
+Status check_address(const Given& given) {
+  if (!policy::IpAddress::parse(given.text).has_value()) {
+    return policy::bad_value(given, "not an address", "such as 127.0.0.1 or ::1");
+  }
   return {};
 }
 
@@ -397,6 +422,13 @@ constexpr std::array kOptions = {
            "", of(CommandId::kFile), nullptr},
     Option{OptionId::kLimit, 0, "limit", "NUMBER", "ls, find, grep: at most so many", "",
            of(CommandId::kFile), check_number},
+    Option{OptionId::kHostPort, 0, "host-port", "NUMBER", "the port of this host [any that is free]",
+           "", of(CommandId::kPort), check_port},
+    Option{OptionId::kBind, 0, "bind", "ADDRESS", "the address of this host [127.0.0.1]", "",
+           of(CommandId::kPort), check_address},
+    Option{OptionId::kAllowRemote, 0, "allow-remote", "",
+           "let --bind be an address that other machines can reach", "", of(CommandId::kPort),
+           nullptr},
     Option{OptionId::kMan, 0, "man", "", "print the manual page (roff)", "", of(CommandId::kHelp),
            nullptr},
     Option{OptionId::kJson, 0, "json", "", "print one JSON object", "", kAllCommands, nullptr},

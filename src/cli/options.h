@@ -40,6 +40,7 @@ enum class CommandId : unsigned {
   kDoctor,
   kMount,
   kNet,
+  kPort,
   kCompletion,
   kVersion,
   kHelp,
@@ -148,6 +149,9 @@ enum class OptionId {
   kSkipUsual,
   kIgnoreCase,
   kLimit,
+  kHostPort,
+  kBind,
+  kAllowRemote,
 };
 
 // An option that is about the command itself and not about the sandbox.
