@@ -52,7 +52,7 @@ Passage::~Passage() {
   if (connected_) {
     policy::Verdict verdict;
     verdict.outcome = policy::Verdict::Outcome::kAllowed;
-    verdict.reason = live_.ended_by;
+    verdict.reason = live_.ended_by.empty() ? room_->used_up() : live_.ended_by;
     note("end", verdict);
   }
   room_->leave(live_);

@@ -66,7 +66,9 @@ class Room : public std::enable_shared_from_this<Room> {
   // Counts the connection, or says why there can be none more.
   Status enter(LiveFlow& flow);
   void leave(LiveFlow& flow);
-  // Count bytes. False: the budget is used up.
+  // Which budget of bytes is used up, as a sentence; empty: none.
+  [[nodiscard]] std::string used_up() const;
+  // Count bytes. False: the budget is used up, and these go nowhere.
   bool spend_out(std::uint64_t bytes);
   bool spend_in(std::uint64_t bytes);
   // Whether one more lookup fits into this minute.
