@@ -170,6 +170,19 @@ Task<policy::Verdict> Passage::look_at_evidence() {
 }
 
 Task<std::unique_ptr<Watched>> Passage::dial(policy::Verdict verdict) {
+  Upstream& settings = room_->service().upstream;
+  Result<UpstreamSettings> upstream = settings.current();
+  if (std::string complaint = settings.take_complaint(); !complaint.empty()) {
+    note("config", verdict, std::move(complaint));
+  }
+  if (!upstream.ok()) {
+    co_await refuse(denied(upstream.error().message));
+    co_return nullptr;
+  }
+  if (upstream->proxy.has_value()) {
+    std::unique_ptr<Watched> server = co_await dial_parent(std::move(verdict), *upstream->proxy);
+    co_return server;
+  }
   std::vector<policy::IpAddress> addresses;
   if (const policy::IpAddress* literal = live_.flow.host.address()) {
     addresses.push_back(*literal);

@@ -10,6 +10,7 @@
 #include "egress/io.h"
 #include "egress/relay.h"
 #include "egress/room.h"
+#include "egress/upstream.h"
 
 namespace carrel::egress {
 
@@ -44,6 +45,8 @@ class Passage {
   Task<policy::Verdict> look_at_evidence();
   // Null: it was refused or failed, and the client knows.
   Task<std::unique_ptr<Watched>> dial(policy::Verdict verdict);
+  // The same, where everything goes through a proxy of the operator's.
+  Task<std::unique_ptr<Watched>> dial_parent(policy::Verdict verdict, ParentProxy proxy);
   Task<void> carry(policy::Verdict verdict);
   // Each request is decided on before it goes out.
   Task<void> carry_requests();

@@ -12,6 +12,7 @@
 #include "egress/loop.h"
 #include "egress/resolver.h"
 #include "egress/synthetic_names.h"
+#include "egress/upstream.h"
 #include "policy/decide.h"
 #include "policy/network.h"
 #include "protocol/message.h"
@@ -23,6 +24,7 @@ struct Service {
   Loop loop;
   Resolver resolver{loop};
   DecisionLog log;
+  Upstream upstream;
 
   // The addresses of this machine, looked at every now and then.
   const std::vector<policy::IpAddress>& own_addresses();

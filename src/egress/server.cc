@@ -41,6 +41,7 @@ class Server {
   Status open() {
     CARREL_ASSIGN(lock_, storage::lock_background(*home_, kProcess));
     CARREL_ASSIGN(service_.log, DecisionLog::open(home_->directory()));
+    service_.upstream.open(service_.log.directory());
     CARREL_TRY(make_registrations(*home_));
     CARREL_ASSIGN(const UniqueFd run, open_at(home_->directory(), "run", O_PATH | O_DIRECTORY));
     UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
