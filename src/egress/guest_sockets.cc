@@ -151,7 +151,8 @@ class Reader {
 Task<Result<RoomSockets>> take_sockets(Watched& guest, std::string id) {
   const Deadline deadline = in(kPatience);
   const Error silent{Code::kGone, 0, "the guest of sandbox " + id + " does not answer", {}};
-  const std::string greeting = hello(id);
+  // Both at once: it would only wait for the second.
+  const std::string greeting = hello(id) + frame(FrameType::kNetwork, 1, {});
   const bool greeted = co_await write_whole(guest, bytes_of(greeting), deadline);
   if (!greeted) {
     co_return silent;
@@ -161,11 +162,6 @@ Task<Result<RoomSockets>> take_sockets(Watched& guest, std::string id) {
   std::string payload;
   const bool welcomed = co_await reader.next(header, payload, deadline);
   if (!welcomed || header.type != FrameType::kWelcome) {
-    co_return silent;
-  }
-  const std::string request = frame(FrameType::kNetwork, 1, {});
-  const bool asked = co_await write_whole(guest, bytes_of(request), deadline);
-  if (!asked) {
     co_return silent;
   }
   const bool answered = co_await reader.next(header, payload, deadline);

@@ -1,6 +1,5 @@
 #include "egress/loop.h"
 
-#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -91,10 +90,32 @@ int Loop::patience() const {
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
 }
 
+// Whoever got an answer may have the next request at once: then it is asked for, rather than slept
+// for.
+int Loop::wait(std::span<epoll_event> events) {
+  using protocol::Eagerness;
+  const int most = static_cast<int>(events.size());
+  const Deadline start = Clock::now();
+  const auto took = [start] {
+    return static_cast<std::uint64_t>((Clock::now() - start) / std::chrono::microseconds(1));
+  };
+  const int time = patience();
+  const Eagerness::Way way = eagerness_.begin();
+  int count = 0;
+  while (way == Eagerness::Way::kAsk && time != 0 && count == 0 && took() < Eagerness::kLongest) {
+    count = ::epoll_wait(epoll_.get(), events.data(), most, 0);
+  }
+  if (count == 0) {
+    count = ::epoll_wait(epoll_.get(), events.data(), most, time);
+  }
+  eagerness_.note(took(), way);
+  return count;
+}
+
 Status Loop::run() {
   std::array<epoll_event, 128> events{};
   while (!stopped_) {
-    const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), patience());
+    const int count = wait(events);
     if (count < 0 && errno != EINTR) {
       return system_error("wait for events");
     }
@@ -117,6 +138,7 @@ Watched::~Watched() { loop_->remove(slot_, fd_.get()); }
 void Watched::note(std::uint32_t events) {
   const bool in = (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
   const bool out = (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0;
+  ending_ = ending_ || (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
   came_in_ = came_in_ || (in && reader_ == nullptr);
   has_room_ = has_room_ || (out && writer_ == nullptr);
   Loop& loop = *loop_;
@@ -134,6 +156,7 @@ void Watched::shut() {
   ::shutdown(fd_.get(), SHUT_RDWR);
   came_in_ = true;
   has_room_ = true;
+  ending_ = true;
   // Whoever waits hears of it from the kernel, unless this is no connection yet.
   Loop& loop = *loop_;
   const std::uint32_t slot = slot_;

@@ -1,14 +1,18 @@
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <chrono>
 #include <coroutine>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "egress/task.h"
+#include "protocol/eagerness.h"
 
 namespace carrel::egress {
 
@@ -75,11 +79,13 @@ class Loop {
   void dispatch(std::uint64_t key, std::uint32_t events);
   void expire();
   [[nodiscard]] int patience() const;
+  int wait(std::span<epoll_event> events);
 
   UniqueFd epoll_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::multimap<Deadline, Wait*> timers_;
+  protocol::Eagerness eagerness_;
   bool stopped_ = false;
 };
 
@@ -98,6 +104,10 @@ class Watched {
   }
   Wait writable(Deadline deadline = kNever) { return Wait(*loop_, &writer_, &has_room_, deadline); }
 
+  // Whether the other side was seen to end, or the connection to fail. If not, a read that took less
+  // than there was room for has taken everything, and there is no need for another to be told so.
+  [[nodiscard]] bool ending() const { return ending_; }
+
   // Ends the connection in both ways; whoever waits for it is woken, and finds it ended.
   void shut();
   // Has the other side see a reset when the descriptor is closed.
@@ -114,6 +124,7 @@ class Watched {
   Wait* writer_ = nullptr;
   bool came_in_ = false;
   bool has_room_ = false;
+  bool ending_ = false;
 };
 
 }  // namespace carrel::egress

@@ -187,12 +187,16 @@ Task<std::unique_ptr<Watched>> Passage::dial(policy::Verdict verdict) {
   if (const policy::IpAddress* literal = live_.flow.host.address()) {
     addresses.push_back(*literal);
   } else {
+    addresses = room_->remembered(live_.flow.host);
+  }
+  if (addresses.empty()) {
     auto resolved = co_await room_->service().resolver.resolve(live_.flow.host);
     if (!resolved.ok()) {
       co_await refuse(denied("cannot find its address: " + resolved.error().message));
       co_return nullptr;
     }
     addresses = std::move(resolved.value());
+    room_->remember(live_.flow.host, addresses);
   }
   policy::Verdict last = denied("it has no address");
   for (std::size_t i = 0; i < addresses.size() && i < kMostAddresses; ++i) {

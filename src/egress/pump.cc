@@ -82,25 +82,40 @@ Task<Ended> move(Watched& from, Watched& to, const Spend& spend, Pipe& pipe) {
   }
 }
 
-// kNotYet after `most` bytes. What is short needs a small buffer only.
+// kNotYet after `most` bytes. What is short needs a small buffer only. The calls are made here, and not
+// in coroutines of their own: for short messages that is what it costs.
 Task<Ended> copy(Watched& from, Watched& to, const Spend& spend, std::uint64_t most) {
   std::vector<std::uint8_t> buffer(kSmallPiece);
   std::uint64_t carried = 0;
   while (carried < most) {
-    const auto n = co_await read_some(from, buffer);
-    if (n <= 0) {
-      co_return n == 0 ? Ended::kWhole : Ended::kBroken;
+    const ssize_t n = ::recv(from.fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (n == 0) {
+      co_return Ended::kWhole;
+    }
+    if (n < 0) {
+      if (errno == EAGAIN) {
+        co_await from.readable();
+      } else if (errno != EINTR) {
+        co_return Ended::kBroken;
+      }
+      continue;
     }
     const auto size = static_cast<std::size_t>(n);
     if (!spend(size)) {
       co_return Ended::kBroken;
     }
-    const bool sent = co_await write_whole(to, Bytes(buffer).first(size));
-    if (!sent) {
-      co_return Ended::kBroken;
+    const ssize_t sent = ::send(to.fd(), buffer.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < n) {
+      const std::size_t done = sent < 0 ? 0 : static_cast<std::size_t>(sent);
+      const bool whole = co_await write_whole(to, Bytes(buffer).subspan(done, size - done));
+      if (!whole) {
+        co_return Ended::kBroken;
+      }
     }
     carried += size;
-    if (size == buffer.size() && size < kPiece) {
+    if (size < buffer.size() && !from.ending()) {
+      co_await from.readable();
+    } else if (size < kPiece) {
       buffer.resize(kPiece);
     }
   }

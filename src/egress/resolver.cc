@@ -28,8 +28,9 @@ std::uint16_t random_id() {
 Task<std::vector<std::uint8_t>> read_framed(Watched& socket, Deadline deadline) {
   std::vector<std::uint8_t> data(2 + kLargestDnsMessage);
   std::size_t have = 0;
-  while (have < 2 || have < 2U + (data[0] << 8 | data[1])) {
-    const std::size_t wanted = have < 2 ? 2 : 2U + (data[0] << 8 | data[1]);
+  const auto whole = [&data] { return std::size_t{2} + data[0] * std::size_t{256} + data[1]; };
+  while (have < 2 || have < whole()) {
+    const std::size_t wanted = have < 2 ? 2 : whole();
     if (wanted > data.size()) {
       co_return std::vector<std::uint8_t>();
     }

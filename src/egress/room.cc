@@ -168,6 +168,22 @@ bool Room::spend_in(std::uint64_t bytes) {
   return usage_.bytes_in <= policy_.budgets.bytes_in;
 }
 
+std::vector<policy::IpAddress> Room::remembered(const policy::Host& name) const {
+  const auto found = remembered_.find(name.text());
+  return found != remembered_.end() && Clock::now() < found->second.until
+             ? found->second.addresses
+             : std::vector<policy::IpAddress>();
+}
+
+void Room::remember(const policy::Host& name, std::vector<policy::IpAddress> addresses) {
+  constexpr std::chrono::seconds kMoment{5};
+  constexpr std::size_t kMostNames = 64;
+  if (remembered_.size() >= kMostNames) {
+    remembered_.clear();
+  }
+  remembered_[name.text()] = {std::move(addresses), in(kMoment)};
+}
+
 bool Room::spend_lookup() {
   if (Clock::now() >= minute_) {
     minute_ = Clock::now() + std::chrono::minutes(1);

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -73,6 +74,10 @@ class Room : public std::enable_shared_from_this<Room> {
   // Count bytes. False: the budget is used up, and these go nowhere.
   bool spend_out(std::uint64_t bytes);
   bool spend_in(std::uint64_t bytes);
+  // Where a name led a moment ago; empty: nobody asked. Each sandbox has its own: what one looks up
+  // says nothing to another.
+  [[nodiscard]] std::vector<policy::IpAddress> remembered(const policy::Host& name) const;
+  void remember(const policy::Host& name, std::vector<policy::IpAddress> addresses);
   // Whether one more lookup fits into this minute.
   bool spend_lookup();
 
@@ -95,6 +100,11 @@ class Room : public std::enable_shared_from_this<Room> {
   SyntheticNames names_;
   std::list<LiveFlow*> flows_;
   std::vector<std::shared_ptr<Watched>> sockets_;
+  struct Remembered {
+    std::vector<policy::IpAddress> addresses;
+    Deadline until{};
+  };
+  std::map<std::string, Remembered> remembered_;
   Usage usage_;
   Deadline minute_{};
   std::uint32_t lookups_ = 0;

@@ -18,12 +18,12 @@ using testing::IsEmpty;
 using testing::Not;
 
 TEST(Upstream, AProxyIsHttpOrSocksWithAPortAndMaybeALogin) {
-  const auto http = parse_upstream("proxy = \"http://Proxy.Corp.example:3128/\"");
+  auto http = parse_upstream("proxy = \"http://Proxy.Corp.example:3128/\"");
   ASSERT_TRUE(http.ok()) << http.error().message;
   ASSERT_TRUE(http->proxy.has_value());
   EXPECT_EQ(http->proxy->kind, ParentProxy::Kind::kHttp);
   EXPECT_EQ(http->proxy->text(), "http://proxy.corp.example:3128");
-  const auto socks = parse_upstream("proxy = \"socks5://me:se:cret@[2400::1]:1080\"");
+  auto socks = parse_upstream("proxy = \"socks5://me:se:cret@[2400::1]:1080\"");
   ASSERT_TRUE(socks.ok()) << socks.error().message;
   EXPECT_EQ(socks->proxy->kind, ParentProxy::Kind::kSocks5);
   EXPECT_EQ(socks->proxy->user, "me");
@@ -61,7 +61,7 @@ class UpstreamFile : public testing::Test {
 };
 
 TEST_F(UpstreamFile, WithoutAFileConnectionsAreDirect) {
-  const auto settings = upstream_.current();
+  auto settings = upstream_.current();
   ASSERT_TRUE(settings.ok());
   EXPECT_FALSE(settings->proxy.has_value());
 }
@@ -70,7 +70,7 @@ TEST_F(UpstreamFile, AFileThatDoesNotParseLeavesWhatHeldAndIsSaidOnce) {
   write("proxy = \"http://proxy:3128\"");
   ASSERT_TRUE(upstream_.current().ok());
   write("proxy = \"http://proxy");
-  const auto settings = upstream_.current();
+  auto settings = upstream_.current();
   ASSERT_TRUE(settings.ok());
   ASSERT_TRUE(settings->proxy.has_value());
   EXPECT_EQ(settings->proxy->port, 3128);
@@ -78,7 +78,9 @@ TEST_F(UpstreamFile, AFileThatDoesNotParseLeavesWhatHeldAndIsSaidOnce) {
   ASSERT_TRUE(upstream_.current().ok());
   EXPECT_THAT(upstream_.take_complaint(), IsEmpty());
   write("proxy = \"socks5://proxy:1080\"");
-  EXPECT_EQ(upstream_.current()->proxy->port, 1080);
+  settings = upstream_.current();
+  ASSERT_TRUE(settings.ok());
+  EXPECT_EQ(settings->proxy->port, 1080);
 }
 
 TEST_F(UpstreamFile, WhereNothingHeldBeforeAFileThatDoesNotParseStopsEverything) {

@@ -157,6 +157,7 @@ bool make_captive(const protocol::Boot& boot, Failure& failure) {
 bool hand_out_sockets(Guest& guest, std::uint32_t client, std::uint32_t channel) {
   Client& connection = guest.clients[client];
   // The answer goes out at once or never: nothing may be waiting before it.
+  connection.flush();
   if (guest.boot.rules.empty() || connection.has_output()) {
     return false;
   }

@@ -53,6 +53,7 @@ bool hand_out_connection(Guest& guest, std::uint32_t client, std::uint32_t chann
   Client& connection = guest.clients[client];
   protocol::Connect wanted;
   // The answer goes out at once or never: nothing may be waiting before it.
+  connection.flush();
   if (!protocol::parse_connect(payload, wanted) || connection.has_output()) {
     return false;
   }
