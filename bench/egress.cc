@@ -36,8 +36,8 @@ class OwnNetwork {
       return Error{Code::kUnsupported, 0, "iproute2 is missing", {}};
     }
     CARREL_TRY(output_of(plain_launch({ip, "link", "set", "lo", "up"})));
-    CARREL_TRY(output_of(plain_launch({ip, "addr", "add", std::string(kAddress) + "/32", "dev",
-                                       "lo"})));
+    CARREL_TRY(
+        output_of(plain_launch({ip, "addr", "add", std::string(kAddress) + "/32", "dev", "lo"})));
     return {};
   }
 
@@ -56,7 +56,7 @@ Contender working(std::string name, const Launch& launch) {
 struct Work {
   const char* section;
   const char* what;
-  const char* full;   // how much of it
+  const char* full;  // how much of it
   const char* quick;
   Budget budget;
 };
@@ -69,11 +69,11 @@ constexpr Work kWork[] = {
 
 void measure_work(const Setup& setup, Effort effort, Report& report, const EgressServer& server,
                   const std::string& program) {
-  const std::string policy = "allow=tcp:" + std::string(kAddress) + ":" +
-                             std::to_string(server.port());
-  auto box = output_of(carrel_launch(setup, Who::kRoot, kHome,
-                                     {"create", "--network", policy, "--mount",
-                                      setup.directory + "/client:/client"}));
+  const std::string policy =
+      "allow=tcp:" + std::string(kAddress) + ":" + std::to_string(server.port());
+  auto box = output_of(carrel_launch(
+      setup, Who::kRoot, kHome,
+      {"create", "--network", policy, "--mount", setup.directory + "/client:/client"}));
   if (!box.ok()) {
     report.leave_out("egress", box.error().to_string());
     return;
@@ -101,8 +101,8 @@ void measure_work(const Setup& setup, Effort effort, Report& report, const Egres
 }
 
 void measure_start(const Setup& setup, Effort effort, Report& report, const EgressServer& server) {
-  const std::string policy = "allow=tcp:" + std::string(kAddress) + ":" +
-                             std::to_string(server.port());
+  const std::string policy =
+      "allow=tcp:" + std::string(kAddress) + ":" + std::to_string(server.port());
   std::vector<Contender> contenders;
   for (const Who who : {Who::kRoot, Who::kUser}) {
     const std::string user = who == Who::kUser ? ", user" : "";

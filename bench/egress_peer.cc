@@ -18,8 +18,8 @@ namespace carrel::bench {
 
 namespace {
 
-constexpr std::size_t kRequest = 200;   // about what a short GET has
-constexpr std::size_t kAnswer = 1000;   // and its answer
+constexpr std::size_t kRequest = 200;  // about what a short GET has
+constexpr std::size_t kAnswer = 1000;  // and its answer
 constexpr std::size_t kPiece = 256U << 10;
 constexpr std::uint64_t kMebibyte = 1U << 20;
 
@@ -168,8 +168,7 @@ int be_egress_client(int count, char** words) {
     std::perror("the benchmark's client");
     return 1;
   }
-  const std::chrono::duration<double, std::micro> took =
-      std::chrono::steady_clock::now() - begun;
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begun;
   std::printf("%.1f\n", took.count());
   return 0;
 }

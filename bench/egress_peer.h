@@ -28,8 +28,8 @@ class EgressServer {
 };
 
 // What the client does, as the words after `carrel_bench --egress-client`: download ADDRESS PORT
-// MEBIBYTES, requests ADDRESS PORT COUNT on one connection, or connects ADDRESS PORT COUNT, each with
-// one request. Prints the microseconds that it took and returns the exit status.
+// MEBIBYTES, requests ADDRESS PORT COUNT on one connection, or connects ADDRESS PORT COUNT, each
+// with one request. Prints the microseconds that it took and returns the exit status.
 int be_egress_client(int count, char** words);
 
 }  // namespace carrel::bench

@@ -32,15 +32,15 @@ Result<policy::IpAddress> address_of(const Arguments& arguments) {
 }
 
 Result<std::uint16_t> number_of(const policy::Given& given) {
-  CARREL_ASSIGN(const std::uint64_t number, policy::parse_count(given, {.least = 1, .most = 65535}));
+  CARREL_ASSIGN(const std::uint64_t number,
+                policy::parse_count(given, {.least = 1, .most = 65535}));
   return static_cast<std::uint16_t>(number);
 }
 
 void announce(const Context& context, const std::string& id, std::uint16_t inside,
               const policy::IpAddress& address, std::uint16_t outside) {
-  const std::string place =
-      (address.is_v4() ? address.text() : "[" + address.text() + "]") + ":" +
-      std::to_string(outside);
+  const std::string place = (address.is_v4() ? address.text() : "[" + address.text() + "]") + ":" +
+                            std::to_string(outside);
   if (context.json()) {
     const nlohmann::ordered_json object = {{"id", id},
                                            {"port", inside},

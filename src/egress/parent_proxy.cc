@@ -51,8 +51,7 @@ Task<std::string> read_head(Watched& from, Deadline deadline) {
   std::string head;
   std::array<char, 1024> buffer;
   while (head.size() < kLongestAnswer) {
-    const ssize_t peeked =
-        ::recv(from.fd(), buffer.data(), buffer.size(), MSG_PEEK | MSG_DONTWAIT);
+    const ssize_t peeked = ::recv(from.fd(), buffer.data(), buffer.size(), MSG_PEEK | MSG_DONTWAIT);
     if (peeked == 0 || (peeked < 0 && errno != EAGAIN && errno != EINTR)) {
       co_return std::string();
     }
@@ -77,13 +76,12 @@ Task<std::string> read_head(Watched& from, Deadline deadline) {
   co_return std::string();
 }
 
-Task<Status> ask_http(Watched& connection, ParentProxy proxy, policy::Host host,
-                      std::uint16_t port, Deadline deadline) {
+Task<Status> ask_http(Watched& connection, ParentProxy proxy, policy::Host host, std::uint16_t port,
+                      Deadline deadline) {
   const std::string place = policy::endpoint_text(host, port);
   std::string request = "CONNECT " + place + " HTTP/1.1\r\nHost: " + place + "\r\n";
   if (!proxy.user.empty()) {
-    request +=
-        "Proxy-Authorization: Basic " + base64(proxy.user + ":" + proxy.password) + "\r\n";
+    request += "Proxy-Authorization: Basic " + base64(proxy.user + ":" + proxy.password) + "\r\n";
   }
   request += "\r\n";
   const bool sent = co_await write_whole(connection, bytes_of(request), deadline);
@@ -129,7 +127,7 @@ Task<bool> log_in(Watched& connection, ParentProxy proxy, Deadline deadline) {
     co_return false;
   }
   const bool came = co_await read_whole(connection, answer, deadline);
-  co_return came && answer[1] == 0;
+  co_return came&& answer[1] == 0;
 }
 
 Task<Status> ask_socks(Watched& connection, ParentProxy proxy, policy::Host host,

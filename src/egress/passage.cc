@@ -180,7 +180,8 @@ Task<std::unique_ptr<Watched>> Passage::dial(policy::Verdict verdict) {
     co_return nullptr;
   }
   if (upstream->proxy.has_value()) {
-    std::unique_ptr<Watched> server = co_await dial_parent(std::move(verdict), *upstream->proxy);
+    std::unique_ptr<Watched> server = co_await dial_parent(
+        std::move(verdict), *upstream->proxy, upstream->resolver);
     co_return server;
   }
   std::vector<policy::IpAddress> addresses;
@@ -190,7 +191,8 @@ Task<std::unique_ptr<Watched>> Passage::dial(policy::Verdict verdict) {
     addresses = room_->remembered(live_.flow.host);
   }
   if (addresses.empty()) {
-    auto resolved = co_await room_->service().resolver.resolve(live_.flow.host);
+    auto resolved = co_await room_->service().resolver.resolve(live_.flow.host,
+                                                               upstream->resolver);
     if (!resolved.ok()) {
       co_await refuse(denied("cannot find its address: " + resolved.error().message));
       co_return nullptr;

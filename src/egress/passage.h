@@ -46,7 +46,8 @@ class Passage {
   // Null: it was refused or failed, and the client knows.
   Task<std::unique_ptr<Watched>> dial(policy::Verdict verdict);
   // The same, where everything goes through a proxy of the operator's.
-  Task<std::unique_ptr<Watched>> dial_parent(policy::Verdict verdict, ParentProxy proxy);
+  Task<std::unique_ptr<Watched>> dial_parent(policy::Verdict verdict, ParentProxy proxy,
+                                             std::optional<DohServer> resolver);
   Task<void> carry(policy::Verdict verdict);
   // Each request is decided on before it goes out.
   Task<void> carry_requests();

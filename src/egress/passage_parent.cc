@@ -13,13 +13,13 @@ constexpr std::chrono::seconds kPatience{15};
 
 // A name that would mean the proxy's own machine.
 bool is_the_proxy_itself(const policy::Host& host) {
-  return host.is_name() &&
-         (host.text() == "localhost" || host.text().ends_with(".localhost"));
+  return host.is_name() && (host.text() == "localhost" || host.text().ends_with(".localhost"));
 }
 
 }  // namespace
 
-Task<std::unique_ptr<Watched>> Passage::dial_parent(policy::Verdict verdict, ParentProxy proxy) {
+Task<std::unique_ptr<Watched>> Passage::dial_parent(policy::Verdict verdict, ParentProxy proxy,
+                                                    std::optional<DohServer> resolver) {
   // CRITICAL: an address is judged here, as if it were dialled here. A name is looked up by the
   // proxy, and where it leads is the proxy's to judge.
   if (const policy::IpAddress* literal = live_.flow.host.address()) {
@@ -38,10 +38,10 @@ Task<std::unique_ptr<Watched>> Passage::dial_parent(policy::Verdict verdict, Par
   if (const policy::IpAddress* literal = proxy.host.address()) {
     addresses.push_back(*literal);
   } else {
-    auto resolved = co_await room_->service().resolver.resolve(proxy.host);
+    auto resolved = co_await room_->service().resolver.resolve(proxy.host, std::move(resolver));
     if (!resolved.ok()) {
-      co_await refuse(denied("cannot find the proxy " + proxy.text() + ": " +
-                             resolved.error().message));
+      co_await refuse(
+          denied("cannot find the proxy " + proxy.text() + ": " + resolved.error().message));
       co_return nullptr;
     }
     addresses = std::move(resolved.value());

@@ -47,8 +47,7 @@ class Publisher {
         co_await loop_.sleep(in(kBreath));
         continue;
       }
-      UniqueFd client(
-          ::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      UniqueFd client(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (client.valid()) {
         spawn(serve(std::move(client)));
       } else if (errno == EAGAIN) {
@@ -142,10 +141,11 @@ class Publisher {
       Watched waited(loop_, UniqueFd(::fcntl(socket->get(), F_DUPFD_CLOEXEC, 3)));
       const Woken woken = co_await waited.writable(in(kConnectPatience));
       if (woken == Woken::kLate) {
-        co_return Error{Code::kTimeout, 0,
-                        "port " + std::to_string(port_.number()) +
-                            " in the sandbox takes no connection",
-                        {}};
+        co_return Error{
+            Code::kTimeout,
+            0,
+            "port " + std::to_string(port_.number()) + " in the sandbox takes no connection",
+            {}};
       }
     }
     const Status connected = port_.finish(socket->get());

@@ -20,8 +20,8 @@ struct PublishEvents {
   std::function<void()> connected;
 };
 
-// Joins whoever connects to the listener with the port inside, many at once, until the sandbox ends;
-// the error says how. A client of a port where nobody listens sees a reset.
+// Joins whoever connects to the listener with the port inside, many at once, until the sandbox
+// ends; the error says how. A client of a port where nobody listens sees a reset.
 Error publish(sandbox::Port port, UniqueFd listener, PublishEvents events);
 
 }  // namespace carrel::egress

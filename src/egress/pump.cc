@@ -58,8 +58,7 @@ Task<bool> empty_pipe(Pipe& pipe, Watched& to, std::size_t size) {
 
 Task<Ended> move(Watched& from, Watched& to, const Spend& spend, Pipe& pipe) {
   for (;;) {
-    const ssize_t n =
-        ::splice(from.fd(), nullptr, pipe.in.get(), nullptr, kPipeSize, kFlags);
+    const ssize_t n = ::splice(from.fd(), nullptr, pipe.in.get(), nullptr, kPipeSize, kFlags);
     if (n == 0) {
       co_return Ended::kWhole;
     }
@@ -82,8 +81,8 @@ Task<Ended> move(Watched& from, Watched& to, const Spend& spend, Pipe& pipe) {
   }
 }
 
-// kNotYet after `most` bytes. What is short needs a small buffer only. The calls are made here, and not
-// in coroutines of their own: for short messages that is what it costs.
+// kNotYet after `most` bytes. What is short needs a small buffer only. The calls are made here, and
+// not in coroutines of their own: for short messages that is what it costs.
 Task<Ended> copy(Watched& from, Watched& to, const Spend& spend, std::uint64_t most) {
   std::vector<std::uint8_t> buffer(kSmallPiece);
   std::uint64_t carried = 0;

@@ -16,8 +16,8 @@ enum class Carrying {
   kCopied,  // for a socket that somebody else holds as well, who could have a splice() block
 };
 
-// Carries bytes from one connection to another until the first has ended, and then ends the second in
-// that direction. False: one of them failed, or `spend` said so.
+// Carries bytes from one connection to another until the first has ended, and then ends the second
+// in that direction. False: one of them failed, or `spend` said so.
 Task<bool> pump(Watched& from, Watched& to, const Spend& spend,
                 Carrying carrying = Carrying::kQuick);
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "http/url.h"
 #include "policy/config.h"
 
 namespace carrel::egress {
@@ -77,6 +78,23 @@ Result<ParentProxy> parse_proxy(std::string_view text) {
   return proxy;
 }
 
+Result<DohServer> parse_resolver(std::string_view text) {
+  auto url = http::parse_url(text);
+  if (!url.ok() || url->scheme != http::Scheme::kHttps) {
+    return wrong("a resolver is https://HOST/PATH" +
+                 (url.ok() ? std::string() : ": " + url.error().message));
+  }
+  DohServer server;
+  auto host = policy::canonical_host(url->host);
+  if (!host.ok()) {
+    return wrong("the resolver's host is none: " + host.error().message);
+  }
+  server.host = std::move(host.value());
+  server.port = url->port;
+  server.path = url->target;
+  return server;
+}
+
 }  // namespace
 
 std::string ParentProxy::text() const {
@@ -87,10 +105,13 @@ Result<UpstreamSettings> parse_upstream(std::string_view text) {
   CARREL_ASSIGN(const auto strings, policy::parse_strings(text, Upstream::kFile));
   UpstreamSettings settings;
   for (const auto& [key, value] : strings) {
-    if (key != "proxy") {
+    if (key == "proxy") {
+      CARREL_ASSIGN(settings.proxy, parse_proxy(value));
+    } else if (key == "resolver") {
+      CARREL_ASSIGN(settings.resolver, parse_resolver(value));
+    } else {
       return wrong("there is no setting '" + key + "'");
     }
-    CARREL_ASSIGN(settings.proxy, parse_proxy(value));
   }
   return settings;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "egress/doh.h"
 #include "policy/host.h"
 
 namespace carrel::egress {
@@ -27,10 +28,12 @@ struct ParentProxy {
 // How this user's sandboxes get to the internet. The operator says it, and no sandbox.
 struct UpstreamSettings {
   std::optional<ParentProxy> proxy;
+  std::optional<DohServer> resolver;  // in place of the host's
   bool operator==(const UpstreamSettings&) const = default;
 };
 
-// `proxy = "http://[USER:PASSWORD@]HOST:PORT"`, or socks5://, in TOML. Anything else is an error.
+// `proxy = "http://[USER:PASSWORD@]HOST:PORT"`, or socks5://, and `resolver = "https://HOST/PATH"`,
+// in TOML. Anything else is an error.
 Result<UpstreamSettings> parse_upstream(std::string_view text);
 
 // The settings in a file that may change at any time.
@@ -41,8 +44,8 @@ class Upstream {
   // The file is in `directory`, which stays open.
   void open(int directory) { directory_ = directory; }
 
-  // What holds now. A file that cannot be read leaves what held before; where nothing did, the error
-  // stands: to go past a proxy that somebody meant to set is no way out.
+  // What holds now. A file that cannot be read leaves what held before; where nothing did, the
+  // error stands: to go past a proxy that somebody meant to set is no way out.
   Result<UpstreamSettings> current();
   // What is wrong with the file, once for each text that it had; empty: nothing new.
   std::string take_complaint() { return std::exchange(complaint_, {}); }

@@ -31,12 +31,23 @@ TEST(Upstream, AProxyIsHttpOrSocksWithAPortAndMaybeALogin) {
   EXPECT_THAT(socks->proxy->text(), Not(HasSubstr("cret")));
 }
 
+TEST(Upstream, AResolverIsAnHttpsUrl) {
+  auto settings = parse_upstream("resolver = \"https://1.1.1.1/dns-query\"");
+  ASSERT_TRUE(settings.ok()) << settings.error().message;
+  ASSERT_TRUE(settings->resolver.has_value());
+  EXPECT_EQ(settings->resolver->host.text(), "1.1.1.1");
+  EXPECT_EQ(settings->resolver->port, 443);
+  EXPECT_EQ(settings->resolver->path, "/dns-query");
+  EXPECT_FALSE(settings->proxy.has_value());
+}
+
 TEST(Upstream, AnythingElseIsAnError) {
   for (const char* text :
        {"proxy = 3128", "proxy = \"proxy:3128\"", "proxy = \"http://proxy\"",
         "proxy = \"http://proxy:0\"", "proxy = \"http://proxy:70000\"", "proxy = \"http://:80\"",
         "proxy = \"http://proxy:80/path\"", "proxy = \"https://proxy:443\"",
         "proxy = \"http://user@proxy:80\"", "proxy = \"http://a:b\\nX: y@proxy:80\"",
+        "resolver = \"http://1.1.1.1/dns-query\"", "resolver = \"1.1.1.1\"", "resolver = 1",
         "proxi = \"http://proxy:80\"", "proxy = ", "[egress]\nproxy = \"http://proxy:80\""}) {
     EXPECT_FALSE(parse_upstream(text).ok()) << text;
   }

@@ -11,8 +11,8 @@ bool send_with_descriptors(int client, const protocol::FrameHeader& header,
   if (payload.size() > kMostBeside || descriptors.size() > kMostDescriptors) {
     return false;
   }
-  protocol::write_header(header, std::span<unsigned char, protocol::kHeaderSize>(
-                                     frame, protocol::kHeaderSize));
+  protocol::write_header(
+      header, std::span<unsigned char, protocol::kHeaderSize>(frame, protocol::kHeaderSize));
   memcpy(frame + protocol::kHeaderSize, payload.data(), payload.size());
   struct iovec data{frame, protocol::kHeaderSize + payload.size()};
   alignas(struct cmsghdr) char control[CMSG_SPACE(kMostDescriptors * sizeof(int))] = {};

@@ -65,8 +65,9 @@ bool hand_out_connection(Guest& guest, std::uint32_t client, std::uint32_t chann
   if (fd < 0) {
     return connection.send(channel, FrameType::kConnected, answer);
   }
-  bool sent = send_with_descriptors(connection.fd(), {sizeof fields, channel, FrameType::kConnected},
-                                    answer, std::span<const int>(&fd, 1));
+  bool sent =
+      send_with_descriptors(connection.fd(), {sizeof fields, channel, FrameType::kConnected},
+                            answer, std::span<const int>(&fd, 1));
   close(fd);
   return sent;
 }

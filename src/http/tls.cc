@@ -1,6 +1,7 @@
 #include "http/tls.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <openssl/bio.h>
 #include <openssl/crypto.h>
@@ -63,7 +64,7 @@ class TlsStream final : public Stream {
       : below_(std::move(below)), trust_(std::move(trust)) {}
   ~TlsStream() override { SSL_free(ssl_); }
 
-  Status begin(const std::string& host, Deadline deadline);
+  Status begin(const TlsTrust& trust, const std::string& host, Deadline deadline);
   Result<std::size_t> read(std::span<char> into, Deadline deadline) override;
   Status write(std::string_view bytes, Deadline deadline) override;
 
@@ -126,28 +127,15 @@ Error TlsStream::failure(const std::string& what) {
   return tls_error(what);
 }
 
-Status TlsStream::begin(const std::string& host, Deadline deadline) {
-  ERR_clear_error();
-  ssl_ = SSL_new(trust_->context);
-  BIO* bio = ssl_ == nullptr ? nullptr : BIO_new(trust_->through);
+Status TlsStream::begin(const TlsTrust& trust, const std::string& host, Deadline deadline) {
+  CARREL_ASSIGN(ssl_, trust.ask_for(host));
+  BIO* bio = BIO_new(trust_->through);
   if (bio == nullptr) {
     return tls_error("set up TLS");
   }
   BIO_set_data(bio, this);
   BIO_set_init(bio, 1);
   SSL_set_bio(ssl_, bio, bio);
-  in6_addr address{};
-  const bool numeric = ::inet_pton(AF_INET, host.c_str(), &address) == 1 ||
-                       ::inet_pton(AF_INET6, host.c_str(), &address) == 1;
-  X509_VERIFY_PARAM* wanted = SSL_get0_param(ssl_);
-  X509_VERIFY_PARAM_set_hostflags(wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-  const int named = numeric ? X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str())
-                            : X509_VERIFY_PARAM_set1_host(wanted, host.c_str(), host.size());
-  if (named != 1 ||
-      (!numeric && SSL_ctrl(ssl_, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
-                            const_cast<char*>(host.c_str())) != 1)) {
-    return tls_error("check the name '" + host + "'");
-  }
   deadline_ = deadline;
   if (SSL_connect(ssl_) != 1) {
     return failure("talk TLS with '" + host + "'");
@@ -181,13 +169,7 @@ Status TlsStream::write(std::string_view bytes, Deadline deadline) {
 }
 
 Result<std::shared_ptr<TlsTrust::State>> make_state() {
-  // Nothing of the library runs before this; no configuration is read and nothing runs at exit.
-  if (carrel_prepare_openssl != nullptr) {
-    carrel_prepare_openssl();
-  }
-  if (OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ATEXIT, nullptr) != 1) {
-    return tls_error("set up TLS");
-  }
+  CARREL_TRY(prepare_tls());
   auto state = std::make_shared<TlsTrust::State>();
   state->context = SSL_CTX_new(TLS_client_method());
   state->through = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "carrel");
@@ -212,17 +194,57 @@ Status load(TlsTrust::State& state, const std::string& file, const std::string& 
 
 }  // namespace
 
+// No configuration is read and nothing runs at exit.
+Status prepare_tls() {
+  if (carrel_prepare_openssl != nullptr) {
+    carrel_prepare_openssl();
+  }
+  if (OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ATEXIT, nullptr) != 1) {
+    return tls_error("set up TLS");
+  }
+  return {};
+}
+
+Result<std::string> authorities_of_this_host() {
+  const auto found = std::find_if(kBundles.begin(), kBundles.end(), [](const char* path) {
+    return ::faccessat(AT_FDCWD, path, R_OK, 0) == 0;
+  });
+  if (found == kBundles.end()) {
+    return Error{Code::kUnavailable, 0, "this host has no list of certificate authorities",
+                 "install ca-certificates, or name a file in SSL_CERT_FILE"};
+  }
+  return std::string(*found);
+}
+
+Result<ssl_st*> TlsTrust::ask_for(const std::string& host) const {
+  ERR_clear_error();
+  SSL* ssl = SSL_new(state_->context);
+  if (ssl == nullptr) {
+    return tls_error("set up TLS");
+  }
+  in6_addr address{};
+  const bool numeric = ::inet_pton(AF_INET, host.c_str(), &address) == 1 ||
+                       ::inet_pton(AF_INET6, host.c_str(), &address) == 1;
+  X509_VERIFY_PARAM* wanted = SSL_get0_param(ssl);
+  X509_VERIFY_PARAM_set_hostflags(
+      wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
+  const int named = numeric ? X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str())
+                            : X509_VERIFY_PARAM_set1_host(wanted, host.c_str(), host.size());
+  if (named != 1 ||
+      (!numeric && SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
+                            const_cast<char*>(host.c_str())) != 1)) {
+    SSL_free(ssl);
+    return tls_error("check the name '" + host + "'");
+  }
+  SSL_set_connect_state(ssl);
+  return ssl;
+}
+
 Result<TlsTrust> TlsTrust::of_this_host() {
   const std::string directory = variable("SSL_CERT_DIR");
   std::string file = variable("SSL_CERT_FILE");
   if (file.empty() && directory.empty()) {
-    const auto found = std::find_if(kBundles.begin(), kBundles.end(),
-                                    [](const char* path) { return ::access(path, R_OK) == 0; });
-    if (found == kBundles.end()) {
-      return Error{Code::kUnavailable, 0, "this host has no list of certificate authorities",
-                   "install ca-certificates, or name a file in SSL_CERT_FILE"};
-    }
-    file = *found;
+    CARREL_ASSIGN(file, authorities_of_this_host());
   }
   CARREL_ASSIGN(std::shared_ptr<State> state, make_state());
   CARREL_TRY(load(*state, file, directory));
@@ -238,7 +260,7 @@ Result<TlsTrust> TlsTrust::of_file(const std::string& path) {
 Result<std::unique_ptr<Stream>> start_tls(std::unique_ptr<Stream> below, const TlsTrust& trust,
                                           const std::string& host, Deadline deadline) {
   auto stream = std::make_unique<TlsStream>(std::move(below), trust.state());
-  CARREL_TRY(stream->begin(host, deadline));
+  CARREL_TRY(stream->begin(trust, host, deadline));
   return std::unique_ptr<Stream>(std::move(stream));
 }
 

@@ -11,8 +11,8 @@
 #define SO_NETNS_COOKIE 71
 #endif
 
-// Which network a socket is in, as a number that no other network of this machine has or had. Before
-// Linux 5.14 the kernel does not tell.
+// Which network a socket is in, as a number that no other network of this machine has or had.
+// Before Linux 5.14 the kernel does not tell.
 namespace carrel::kernel {
 
 template <typename T>

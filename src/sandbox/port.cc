@@ -106,8 +106,8 @@ Result<UniqueFd> Port::take_answer(std::uint32_t channel) {
   if (parsed && header.type == FrameType::kRefused) {
     return Error{Code::kUnsupported, 0, "the sandbox was made by a version without ports", {}};
   }
-  if (!parsed || header.type != FrameType::kConnected || header.channel != channel || header.size != 4 ||
-      descriptors.size() != (error == 0 ? 1U : 0U) || error > kLargestErrno) {
+  if (!parsed || header.type != FrameType::kConnected || header.channel != channel ||
+      header.size != 4 || descriptors.size() != (error == 0 ? 1U : 0U) || error > kLargestErrno) {
     return wrong();
   }
   if (error != 0) {

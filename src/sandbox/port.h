@@ -10,9 +10,9 @@
 
 namespace carrel::sandbox {
 
-// A TCP port inside a sandbox, and streams to it: the guest connects in the sandbox's own network and
-// passes the socket, so the host never enters that network and none has to be allowed. What the guest
-// passes is hostile until it is checked.
+// A TCP port inside a sandbox, and streams to it: the guest connects in the sandbox's own network
+// and passes the socket, so the host never enters that network and none has to be allowed. What the
+// guest passes is hostile until it is checked.
 class Port {
  public:
   // The guest at the other end was greeted, and the stream is for this alone.
@@ -25,8 +25,8 @@ class Port {
   // A stream to 127.0.0.1 or else ::1, non-blocking. kUnavailable: nobody listens there.
   Result<UniqueFd> connect(std::chrono::milliseconds patience);
 
-  // The two halves of it, for whoever has more to do than to wait: a socket that is connected or about
-  // to be, and what it is worth once it can be written to.
+  // The two halves of it, for whoever has more to do than to wait: a socket that is connected or
+  // about to be, and what it is worth once it can be written to.
   Result<UniqueFd> begin(protocol::LoopbackFamily family);
   [[nodiscard]] Status finish(int socket) const;
 

@@ -100,11 +100,11 @@ TEST(Port, WhatIsNoAnswerIsRefused) {
   const UniqueFd socket = tcp_socket();
   const int fd = socket.get();
   const std::vector<std::pair<std::string, std::vector<int>>> hostile = {
-      {answer(0), {}},              // a success without a socket
-      {answer(0), {fd, fd}},        // with two
-      {answer(ECONNREFUSED), {fd}}, // a failure with one
-      {answer(1U << 20), {}},       // no error number
-      {answer(0, 7), {fd}},         // to another question
+      {answer(0), {}},               // a success without a socket
+      {answer(0), {fd, fd}},         // with two
+      {answer(ECONNREFUSED), {fd}},  // a failure with one
+      {answer(1U << 20), {}},        // no error number
+      {answer(0, 7), {fd}},          // to another question
       {FakeGuest::frame(FrameType::kOutput, "abcd"), {fd}},
       {std::string(16, '\xff'), {fd}},
   };
@@ -145,8 +145,8 @@ class OtherNetwork {
     const pid_t child = ::fork();
     if (child == 0) {
       UniqueFd listener;
-      const bool moved = ::unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0 &&
-                         std::system("ip link set lo up") == 0;
+      const bool moved =
+          ::unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0 && std::system("ip link set lo up") == 0;
       const int fd = moved ? make(listener) : -1;
       if (fd >= 0) {
         (void)send_with(there.get(), "s", std::span(&fd, 1), 0);
@@ -202,7 +202,8 @@ TEST(Port, AListeningSocketIsRefused) {
     const sockaddr_in address = loopback(kPort);
     listener = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     return ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) ==
-                       0 && ::listen(listener.get(), 1) == 0
+                       0 &&
+                   ::listen(listener.get(), 1) == 0
                ? listener.get()
                : -1;
   });

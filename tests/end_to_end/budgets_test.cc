@@ -86,7 +86,8 @@ TEST_P(Budgets, ConnectionsAtTheSameTimeAreCounted) {
                             "        break\n"
                             "    except OSError:\n"
                             "        pass\n");
-  EXPECT_THAT(run.out, AllOf(HasSubstr("refused"), HasSubstr("after b'x'"), Not(HasSubstr("fourth"))))
+  EXPECT_THAT(run.out,
+              AllOf(HasSubstr("refused"), HasSubstr("after b'x'"), Not(HasSubstr("fourth"))))
       << run.err;
   EXPECT_THAT(log_of(box), HasSubstr("as many connections as it may have at once, 3"));
 }
@@ -116,8 +117,8 @@ TEST_P(Budgets, TheyStayWhenThePolicyIsChangedAndAreShown) {
 }
 
 TEST_P(Budgets, ZeroIsNoBudget) {
-  for (const char* option : {"--network-out", "--network-in", "--network-connections",
-                             "--network-lookups"}) {
+  for (const char* option :
+       {"--network-out", "--network-in", "--network-connections", "--network-lookups"}) {
     EXPECT_EQ(carrel({"run", "--network", "full", option, "0", "--", "true"}).status, 125)
         << option;
   }

@@ -91,8 +91,9 @@ std::string echo_server(const std::string& family, const std::string& address) {
          "    await writer.drain()\n"
          "    writer.close()\n"
          "async def main():\n"
-         "    server = await asyncio.start_server(serve, '" + address +
-         "', 8080, family=socket." + family + ")\n"
+         "    server = await asyncio.start_server(serve, '" +
+         address + "', 8080, family=socket." + family +
+         ")\n"
          "    print('listening', flush=True)\n"
          "    await server.serve_forever()\n"
          "asyncio.run(main())\n";
@@ -103,8 +104,8 @@ class WithServers : public Base {
  protected:
   // A server in the sandbox, once it listens.
   std::unique_ptr<Process> serve(const Box& box, const std::string& program) const {
-    auto server = std::make_unique<Process>(
-        this->launch({"exec", box.id(), "--", "python3", "-c", program}));
+    auto server =
+        std::make_unique<Process>(this->launch({"exec", box.id(), "--", "python3", "-c", program}));
     EXPECT_TRUE(server->wait_for_output("listening", kPatience)) << server->err();
     return server;
   }
@@ -125,16 +126,17 @@ CARREL_AS_BOTH(PublishedPorts);
 TEST_P(Ports, R115_AWebServerInsideIsReachedFromThisHost) {
   const Box box(GetParam());
   EXPECT_EQ(box.sh("mkdir site; echo 'made inside' > site/index.html").status, 0);
-  auto server = serve(box, "import http.server, os\n"
-                           "os.chdir('/workspace/site')\n"
-                           "s = http.server.ThreadingHTTPServer(('127.0.0.1', 8080), "
-                           "http.server.SimpleHTTPRequestHandler)\n"
-                           "print('listening', flush=True)\n"
-                           "s.serve_forever()\n");
+  auto server = serve(box,
+                      "import http.server, os\n"
+                      "os.chdir('/workspace/site')\n"
+                      "s = http.server.ThreadingHTTPServer(('127.0.0.1', 8080), "
+                      "http.server.SimpleHTTPRequestHandler)\n"
+                      "print('listening', flush=True)\n"
+                      "s.serve_forever()\n");
   Process published(launch({"port", box.id(), "8080"}));
   const int port = port_of(published);
-  EXPECT_EQ(published.out(), "http://127.0.0.1:" + std::to_string(port) + " -> " + box.id() +
-                                 ":8080\n");
+  EXPECT_EQ(published.out(),
+            "http://127.0.0.1:" + std::to_string(port) + " -> " + box.id() + ":8080\n");
   Client client(port);
   client.send("GET / HTTP/1.0\r\n\r\n");
   EXPECT_THAT(client.read(), HasSubstr("made inside"));
@@ -148,7 +150,8 @@ TEST_P(Ports, ItIsToldToProgramsAtThePortThatTheyChose) {
     Process any(launch({"port", box.id(), "8080"}));
     port = port_of(any);
   }
-  Process published(launch({"port", "--json", "--host-port", std::to_string(port), box.id(), "8080"}));
+  Process published(
+      launch({"port", "--json", "--host-port", std::to_string(port), box.id(), "8080"}));
   ASSERT_TRUE(published.wait_for_output("\n", kPatience)) << published.err();
   const auto told = nlohmann::json::parse(published.out(), nullptr, false);
   EXPECT_EQ(told["id"], box.id());
@@ -275,12 +278,13 @@ TEST_P(Ports, AnEndedSandboxEndsItWithALine) {
 
 TEST_P(Ports, AServerThatTakesNobodyHindersNeitherTheSandboxNorOthers) {
   const Box box(GetParam());
-  auto server = serve(box, "import socket, time\n"
-                           "s = socket.socket()\n"
-                           "s.bind(('127.0.0.1', 8080))\n"
-                           "s.listen(0)\n"
-                           "print('listening', flush=True)\n"
-                           "time.sleep(60)\n");
+  auto server = serve(box,
+                      "import socket, time\n"
+                      "s = socket.socket()\n"
+                      "s.bind(('127.0.0.1', 8080))\n"
+                      "s.listen(0)\n"
+                      "print('listening', flush=True)\n"
+                      "time.sleep(60)\n");
   Process published(launch({"port", box.id(), "8080"}));
   const int port = port_of(published);
   std::vector<std::unique_ptr<Client>> waiting;
@@ -304,8 +308,7 @@ TEST_P(PublishedPorts, R115_NoOtherInterfaceLeadsThere) {
 TEST_P(PublishedPorts, D41_AnotherSandboxDoesNotReachIt) {
   const Box box(GetParam());
   auto server = serve(box, echo_server("AF_INET", "127.0.0.1"));
-  Process published(
-      launch({"port", box.id(), "8080", "--bind", "0.0.0.0", "--allow-remote"}));
+  Process published(launch({"port", box.id(), "8080", "--bind", "0.0.0.0", "--allow-remote"}));
   const int port = port_of(published);
   Client control(port, "11.0.0.2");
   control.send("x");
@@ -313,16 +316,18 @@ TEST_P(PublishedPorts, D41_AnotherSandboxDoesNotReachIt) {
   ASSERT_EQ(control.read(), "xend");
   for (const char* network : {"none", "full"}) {
     for (const char* address : {"127.0.0.1", "11.0.0.2", "gateway.test", "loop.test"}) {
-      const Run run = python("import socket\n"
-                             "try:\n"
-                             "    s = socket.create_connection(('" + std::string(address) + "', " +
-                                 std::to_string(port) + "), 5)\n"
-                             "    s.sendall(b'x')\n"
-                             "    s.shutdown(1)\n"
-                             "    print('got', s.recv(10))\n"
-                             "except OSError as error:\n"
-                             "    print('refused', error)\n",
-                             {"--network", network});
+      const Run run = python(
+          "import socket\n"
+          "try:\n"
+          "    s = socket.create_connection(('" +
+              std::string(address) + "', " + std::to_string(port) +
+              "), 5)\n"
+              "    s.sendall(b'x')\n"
+              "    s.shutdown(1)\n"
+              "    print('got', s.recv(10))\n"
+              "except OSError as error:\n"
+              "    print('refused', error)\n",
+          {"--network", network});
       EXPECT_THAT(run.out, testing::Not(HasSubstr("xend"))) << address << " " << run.out;
       EXPECT_THAT(run.out, testing::AnyOf(StartsWith("refused"), StartsWith("got b''")));
     }

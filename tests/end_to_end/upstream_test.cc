@@ -16,50 +16,43 @@ namespace {
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
-// Where the internet is reached through a proxy of the operator's.
-class UpstreamProxy : public NetworkedTest {
+// What the operator says about the way to the internet, with a server of his own beside it.
+class UpstreamTest : public NetworkedTest {
  protected:
-  void start_proxy(const std::string& login = {}) {
-    record_ = place().work(As::kRoot) + "/proxied";
+  void TearDown() override {
+    server_.reset();
+    NetworkedTest::TearDown();
+  }
+  [[nodiscard]] std::string record() const { return place().work(As::kRoot) + "/asked"; }
+  // Python; the words go to it. Returns what it said first.
+  std::string start(std::vector<std::string> words) {
     Launch launch;
     launch.program = "/usr/bin/python3";
-    launch.arguments = {"-B", CARREL_PARENT_PROXY_SCRIPT, record_};
-    if (!login.empty()) {
-      launch.arguments.push_back(login);
-    }
+    launch.arguments = std::move(words);
+    launch.arguments.insert(launch.arguments.begin(), "-B");
     launch.environment = {"PATH=/usr/bin:/bin"};
     launch.directory = "/";
-    proxy_ = std::make_unique<Process>(launch);
-    ASSERT_TRUE(proxy_->wait_for_output("\n", std::chrono::seconds(20))) << proxy_->err();
-    std::istringstream ports(proxy_->out());
-    ports >> http_ >> socks_;
-  }
-  void TearDown() override {
-    proxy_.reset();
-    NetworkedTest::TearDown();
+    server_ = std::make_unique<Process>(launch);
+    EXPECT_TRUE(server_->wait_for_output("\n", std::chrono::seconds(20))) << server_->err();
+    return server_->out();
   }
   // The operator's own settings.
   void configure(const std::string& text) const {
     const std::string directory = place().home(GetParam()) + "/net";
     std::filesystem::create_directories(directory);
     write_text(directory + "/egress.toml", text, 0600);
-    for (const std::string& path : {place().home(GetParam()), directory, directory + "/egress.toml"}) {
+    for (const std::string& path :
+         {place().home(GetParam()), directory, directory + "/egress.toml"}) {
       place().give(path, GetParam());
     }
     ::chmod(place().home(GetParam()).c_str(), 0700);
     ::chmod(directory.c_str(), 0700);
   }
-  [[nodiscard]] std::string http(const std::string& login = {}) const {
-    return "proxy = \"http://" + login + "127.0.0.1:" + std::to_string(http_) + "\"\n";
-  }
-  [[nodiscard]] std::string socks(const std::string& login = {}) const {
-    return "proxy = \"socks5://" + login + "127.0.0.1:" + std::to_string(socks_) + "\"\n";
-  }
-  [[nodiscard]] std::vector<std::string> proxied() const {
+  // What the server was asked for.
+  [[nodiscard]] std::vector<std::string> asked() const {
     std::vector<std::string> lines;
-    std::istringstream text(read_text(record_).value_or(""));
+    std::istringstream text(read_text(record()).value_or(""));
     for (std::string line; std::getline(text, line);) {
       lines.push_back(line);
     }
@@ -69,8 +62,26 @@ class UpstreamProxy : public NetworkedTest {
     return python(fetching(url), {"--network", network});
   }
 
-  std::unique_ptr<Process> proxy_;
-  std::string record_;
+  std::unique_ptr<Process> server_;
+};
+
+// Where the internet is reached through a proxy.
+class UpstreamProxy : public UpstreamTest {
+ protected:
+  void start_proxy(const std::string& login = {}) {
+    std::vector<std::string> words = {CARREL_SUPPORT_SCRIPTS "/parent_proxy.py", record()};
+    if (!login.empty()) {
+      words.push_back(login);
+    }
+    std::istringstream ports(start(std::move(words)));
+    ports >> http_ >> socks_;
+  }
+  [[nodiscard]] std::string http(const std::string& login = {}) const {
+    return "proxy = \"http://" + login + "127.0.0.1:" + std::to_string(http_) + "\"\n";
+  }
+  [[nodiscard]] std::string socks(const std::string& login = {}) const {
+    return "proxy = \"socks5://" + login + "127.0.0.1:" + std::to_string(socks_) + "\"\n";
+  }
   int http_ = 0;
   int socks_ = 0;
 };
@@ -83,8 +94,8 @@ TEST_P(UpstreamProxy, AnHttpProxyIsToldTheNameAndNobodyIsAskedForIt) {
               HasSubstr("hello from allowed.test /x"));
   EXPECT_THAT(fetch("http://allowed.test/y", "allow=http:allowed.test").out,
               HasSubstr("hello from allowed.test /y"));
-  EXPECT_THAT(proxied(), testing::ElementsAre("http CONNECT allowed.test:443 None",
-                                              "http CONNECT allowed.test:80 None"));
+  EXPECT_THAT(asked(), testing::ElementsAre("http CONNECT allowed.test:443 None",
+                                            "http CONNECT allowed.test:80 None"));
   EXPECT_THAT(internet_->queries(), IsEmpty());
 }
 
@@ -92,7 +103,7 @@ TEST_P(UpstreamProxy, ASocksProxyIsToldTheName) {
   start_proxy();
   configure(socks());
   EXPECT_THAT(fetch("https://allowed.test/x", "allow=allowed.test").out, HasSubstr("hello"));
-  EXPECT_THAT(proxied(), testing::ElementsAre("socks allowed.test:443 None"));
+  EXPECT_THAT(asked(), testing::ElementsAre("socks allowed.test:443 None"));
   EXPECT_THAT(internet_->queries(), IsEmpty());
 }
 
@@ -102,8 +113,8 @@ TEST_P(UpstreamProxy, ALoginIsGivenToBothKinds) {
     configure(settings);
     EXPECT_THAT(fetch("https://allowed.test/x", "allow=allowed.test").out, HasSubstr("hello"));
   }
-  EXPECT_THAT(proxied(), testing::ElementsAre("http CONNECT allowed.test:443 me:secret",
-                                              "socks allowed.test:443 me:secret"));
+  EXPECT_THAT(asked(), testing::ElementsAre("http CONNECT allowed.test:443 me:secret",
+                                            "socks allowed.test:443 me:secret"));
   configure(http());
   EXPECT_THAT(fetch("http://allowed.test/x", "allow=http:allowed.test").out,
               testing::AllOf(HasSubstr("403"), HasSubstr("answers 407")));
@@ -117,11 +128,11 @@ TEST_P(UpstreamProxy, ThePolicyStillDecides) {
                           "http://127.0.0.1:80/", "http://11.0.0.2/"}) {
     EXPECT_THAT(fetch(url, "full").out, HasSubstr("failed")) << url;
   }
-  EXPECT_THAT(proxied(), IsEmpty());
+  EXPECT_THAT(asked(), IsEmpty());
   EXPECT_THAT(internet_->requests(), IsEmpty());
   // The control.
   EXPECT_THAT(fetch("http://11.1.1.1/", "full").out, HasSubstr("hello"));
-  EXPECT_THAT(proxied(), Contains(HasSubstr("11.1.1.1:80")));
+  EXPECT_THAT(asked(), Contains(HasSubstr("11.1.1.1:80")));
 }
 
 TEST_P(UpstreamProxy, EveryByteAndAnEndAlonePassThroughIt) {
@@ -157,18 +168,61 @@ TEST_P(UpstreamProxy, SettingsThatDoNotParseLeaveThoseBeforeAndAreLogged) {
   ASSERT_THAT(box.sh(get).out, HasSubstr("hello"));
   configure("proxy = \"http://");
   EXPECT_THAT(box.sh(get).out, HasSubstr("hello"));
-  EXPECT_THAT(proxied(), testing::SizeIs(2));
+  EXPECT_THAT(asked(), testing::SizeIs(2));
   EXPECT_THAT(carrel({"net", "log", box.id()}).out, HasSubstr("what held before goes on"));
   // Changed while it runs.
   configure(socks());
   EXPECT_THAT(box.sh(get).out, HasSubstr("hello"));
-  EXPECT_THAT(proxied(), Contains(HasSubstr("socks")));
+  EXPECT_THAT(asked(), Contains(HasSubstr("socks")));
 }
 
 TEST_P(UpstreamProxy, SettingsThatNeverParsedLetNothingOut) {
   configure("proxy = \"http://");
   EXPECT_THAT(fetch("http://allowed.test/", "allow=http:allowed.test").out, HasSubstr("403"));
   EXPECT_THAT(internet_->requests(), IsEmpty());
+}
+
+// Where names are looked up over HTTPS.
+class UpstreamResolver : public UpstreamTest {
+ protected:
+  void start_resolver(std::vector<std::string> options = {}) {
+    std::vector<std::string> words = {CARREL_SUPPORT_SCRIPTS "/doh.py",
+                                      place().work(As::kRoot) + "/internet", record()};
+    words.insert(words.end(), options.begin(), options.end());
+    const std::string port = start(std::move(words));
+    configure("resolver = \"https://127.0.0.1:" + port.substr(0, port.find('\n')) +
+              "/dns-query\"\n");
+  }
+};
+CARREL_AS_BOTH(UpstreamResolver);
+
+TEST_P(UpstreamResolver, NamesAreAskedForThereAndNowhereElse) {
+  internet_->trust();
+  start_resolver();
+  EXPECT_THAT(fetch("https://allowed.test/x", "allow=allowed.test").out,
+              HasSubstr("hello from allowed.test /x"));
+  EXPECT_THAT(asked(), testing::ElementsAre("allowed.test 1"));
+  // A name that only the host's resolver knows is not found.
+  EXPECT_THAT(fetch("http://evil.test/", "allow=http:evil.test").out,
+              testing::AllOf(HasSubstr("403"), HasSubstr("no address")));
+  EXPECT_THAT(internet_->queries(), IsEmpty());
+}
+
+TEST_P(UpstreamResolver, WhatItAnswersIsJudgedAsAnyAnswer) {
+  internet_->trust();
+  start_resolver();
+  EXPECT_THAT(fetch("http://inside.test/", "allow=http:inside.test").out, HasSubstr("403"));
+  EXPECT_THAT(asked(), Contains("inside.test 1"));
+  EXPECT_THAT(internet_->requests(), IsEmpty());
+}
+
+TEST_P(UpstreamResolver, OneWhoseCertificateNobodyTrustsIsNotAskedNorGoneAround) {
+  internet_->trust();
+  start_resolver({"foreign"});
+  EXPECT_THAT(fetch("http://allowed.test/", "allow=http:allowed.test").out,
+              testing::AllOf(HasSubstr("403"), HasSubstr("certificate")));
+  EXPECT_THAT(asked(), IsEmpty());
+  EXPECT_THAT(internet_->queries(), IsEmpty());
 }
 
 }  // namespace

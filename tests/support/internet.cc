@@ -56,8 +56,17 @@ Internet::Internet(const std::string& directory) : directory_(directory) {
 Internet::~Internet() {
   if (process_) {
     (void)shell("umount \"$(readlink -f /etc/resolv.conf)\"");
+    (void)shell("umount \"$(readlink -f /etc/ssl/certs/ca-certificates.crt)\" 2>/dev/null");
     (void)process_->wait(kPatience);
   }
+}
+
+void Internet::trust() const {
+  const std::string bundle = directory_ + "/trusted.crt";
+  EXPECT_TRUE(shell("file=$(readlink -f /etc/ssl/certs/ca-certificates.crt) && "
+                    "cat \"$file\" " + directory_ + "/ca.pem > " + bundle + " && "
+                    "chmod 0644 " + bundle + " && mount --bind " + bundle + " \"$file\""))
+      << "the host has no list of certificate authorities";
 }
 
 std::string Internet::authority_certificate() const {

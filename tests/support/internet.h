@@ -20,6 +20,8 @@ class Internet {
   Internet(const Internet&) = delete;
   Internet& operator=(const Internet&) = delete;
 
+  // Has the host trust its servers, for as long as the test lasts.
+  void trust() const;
   // The certificate of who signed those of its servers.
   [[nodiscard]] std::string authority_certificate() const;
   // What the authority for names was asked, as "name type", and what came to its web servers.

@@ -36,7 +36,8 @@ class NetworkedTest : public CarrelTest {
            internet_->authority_certificate() +
            "''')\n"
            "try:\n"
-           "    print(urllib.request.urlopen('" + url +
+           "    print(urllib.request.urlopen('" +
+           url +
            "', timeout=10, context=context).read().decode())\n"
            "except Exception as error:\n"
            "    text = error.read().decode() if hasattr(error, 'read') else ''\n"
