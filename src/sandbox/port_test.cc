@@ -1,16 +1,17 @@
 #include "sandbox/port.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <functional>
+#include <cstring>
 #include <thread>
 
 #include "base/unix_socket.h"
@@ -21,17 +22,12 @@ namespace {
 
 using protocol::FrameType;
 using protocol::LoopbackFamily;
-using testing::HasSubstr;
 
 constexpr std::uint16_t kPort = 8080;
 
 std::string answer(std::uint32_t error, std::uint32_t channel = 1) {
   return FakeGuest::frame(FrameType::kConnected,
                           payload([&](protocol::Writer& writer) { writer.u32(error); }), channel);
-}
-
-UniqueFd tcp_socket(int family = AF_INET) {
-  return UniqueFd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 // A port whose guest answers the first question with these bytes and descriptors.
@@ -95,17 +91,116 @@ TEST(Port, AGuestThatIsGoneIsTold) {
   EXPECT_EQ(socket.error().code, Code::kGone);
 }
 
-// CRITICAL for all of these: nothing that the guest sends is taken for a connection.
-TEST(Port, WhatIsNoAnswerIsRefused) {
-  const UniqueFd socket = tcp_socket();
-  const int fd = socket.get();
+sockaddr_in loopback(std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+bool bring_up_loopback() {
+  const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  std::strcpy(request.ifr_name, "lo");
+  request.ifr_flags = IFF_UP | IFF_RUNNING;
+  return ::ioctl(fd.get(), SIOCSIFFLAGS, &request) == 0;
+}
+
+// Sockets of a network that is not the host's, as a guest would send them.
+class OtherNetwork : public testing::Test {
+ protected:
+  enum Kind : std::size_t {
+    kGood,
+    kOtherPort,
+    kListening,
+    kOtherListening,
+    kDatagrams,
+    kSix,
+    kLocal,
+    kCount
+  };
+
+  void SetUp() override {
+    std::array<int, 2> pair{-1, -1};
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()), 0);
+    const UniqueFd here(pair[0]);
+    const UniqueFd there(pair[1]);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::_exit(send_sockets(there.get()) ? 0 : 1);
+    }
+    int status = 1;
+    ::waitpid(child, &status, 0);
+    if (status != 0) {
+      GTEST_SKIP() << "no namespaces here";
+    }
+    char byte = 0;
+    ASSERT_EQ(receive_with(here.get(), std::span(&byte, 1), sockets_, MSG_DONTWAIT), 1);
+    ASSERT_EQ(sockets_.size(), kCount);
+  }
+  [[nodiscard]] int socket(Kind kind) const { return sockets_[kind].get(); }
+
+ private:
+  static int listening(std::uint16_t port) {
+    const sockaddr_in address = loopback(port);
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+                   ::listen(fd, 8) == 0
+               ? fd
+               : -1;
+  }
+  static int connected(std::uint16_t port) {
+    const sockaddr_in address = loopback(port);
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? fd
+                                                                                           : -1;
+  }
+  static bool send_sockets(int to) {
+    const bool moved = ::unshare(CLONE_NEWNET) == 0 || ::unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
+    if (!moved || !bring_up_loopback()) {
+      return false;
+    }
+    const int server = listening(kPort);
+    const int other = listening(kPort + 1);
+    const std::array<int, kCount> sockets = {connected(kPort),
+                                             connected(kPort + 1),
+                                             server,
+                                             other,
+                                             ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0),
+                                             ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0),
+                                             ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    return send_with(to, "s", sockets, 0) == 1;
+  }
+
+  std::vector<UniqueFd> sockets_;
+};
+
+TEST_F(OtherNetwork, AConnectionToThePortIsTaken) {
+  auto taken = begin_with(answer(0), {socket(kGood)});
+  ASSERT_TRUE(taken.ok()) << taken.error().to_string();
+  auto both = StreamAndGuest::make();
+  EXPECT_TRUE(Port(std::move(both.stream), kPort).finish(taken->get()).ok());
+}
+
+TEST_F(OtherNetwork, OneToAnotherPortIsRefused) {
+  auto taken = begin_with(answer(0), {socket(kOtherPort)});
+  ASSERT_TRUE(taken.ok()) << taken.error().to_string();
+  auto both = StreamAndGuest::make();
+  const Status finished = Port(std::move(both.stream), kPort).finish(taken->get());
+  ASSERT_FALSE(finished.ok());
+  EXPECT_EQ(finished.error().code, Code::kDenied);
+}
+
+TEST_F(OtherNetwork, WhatIsNoAnswerIsRefusedWhateverComesWithIt) {
+  const int fd = socket(kGood);
   const std::vector<std::pair<std::string, std::vector<int>>> hostile = {
       {answer(0), {}},               // a success without a socket
       {answer(0), {fd, fd}},         // with two
       {answer(ECONNREFUSED), {fd}},  // a failure with one
       {answer(1U << 20), {}},        // no error number
       {answer(0, 7), {fd}},          // to another question
-      {FakeGuest::frame(FrameType::kOutput, "abcd"), {fd}},
+      {FakeGuest::frame(FrameType::kOutput, std::string(4, '\0')), {fd}},
       {std::string(16, '\xff'), {fd}},
   };
   for (const auto& [bytes, descriptors] : hostile) {
@@ -115,103 +210,20 @@ TEST(Port, WhatIsNoAnswerIsRefused) {
   }
 }
 
-TEST(Port, WhatIsNoTcpSocketIsRefused) {
-  const UniqueFd file(::memfd_create("x", MFD_CLOEXEC));
-  const UniqueFd datagrams(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  const UniqueFd local(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const UniqueFd other_family = tcp_socket(AF_INET6);
-  for (const UniqueFd* fd : {&file, &datagrams, &local, &other_family}) {
-    const auto taken = begin_with(answer(0), {fd->get()});
-    ASSERT_FALSE(taken.ok());
+TEST_F(OtherNetwork, WhatIsNoTcpConnectionOfThatFamilyIsRefused) {
+  for (const Kind kind : {kListening, kDatagrams, kSix, kLocal}) {
+    const auto taken = begin_with(answer(0), {socket(kind)});
+    ASSERT_FALSE(taken.ok()) << kind;
     EXPECT_EQ(taken.error().code, Code::kDenied);
   }
+  const UniqueFd file(::memfd_create("x", MFD_CLOEXEC));
+  EXPECT_FALSE(begin_with(answer(0), {file.get()}).ok());
 }
 
 TEST(Port, ASocketOfTheHostsOwnNetworkIsRefused) {
-  const UniqueFd own = tcp_socket();
+  const UniqueFd own(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const auto taken = begin_with(answer(0), {own.get()});
   ASSERT_FALSE(taken.ok()) << "before Linux 5.14 the kernel does not tell";
-  EXPECT_EQ(taken.error().code, Code::kDenied);
-}
-
-// In a network of its own, a child makes a server and a socket that `connect` brings somewhere.
-class OtherNetwork {
- public:
-  explicit OtherNetwork(const std::function<int(UniqueFd& listener)>& make) {
-    std::array<int, 2> pair{-1, -1};
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()), 0);
-    const UniqueFd here(pair[0]);
-    const UniqueFd there(pair[1]);
-    const pid_t child = ::fork();
-    if (child == 0) {
-      UniqueFd listener;
-      const bool moved =
-          ::unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0 && std::system("ip link set lo up") == 0;
-      const int fd = moved ? make(listener) : -1;
-      if (fd >= 0) {
-        (void)send_with(there.get(), "s", std::span(&fd, 1), 0);
-      }
-      ::_exit(0);
-    }
-    ::waitpid(child, nullptr, 0);
-    char byte = 0;
-    (void)receive_with(here.get(), std::span(&byte, 1), sockets_, MSG_DONTWAIT);
-  }
-  [[nodiscard]] int socket() const { return sockets_.empty() ? -1 : sockets_.front().get(); }
-
- private:
-  std::vector<UniqueFd> sockets_;
-};
-
-sockaddr_in loopback(std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
-// A socket that is connected to a server at that port.
-int connected_to(UniqueFd& listener, std::uint16_t port) {
-  const sockaddr_in address = loopback(port);
-  listener = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const auto* place = reinterpret_cast<const sockaddr*>(&address);
-  return ::bind(listener.get(), place, sizeof address) == 0 && ::listen(listener.get(), 1) == 0 &&
-                 ::connect(fd, place, sizeof address) == 0
-             ? fd
-             : -1;
-}
-
-TEST(Port, AStreamToThePortIsTakenAndOneToAnotherIsNot) {
-  for (const std::uint16_t reached : {kPort, std::uint16_t{8081}}) {
-    const OtherNetwork network([&](UniqueFd& listener) { return connected_to(listener, reached); });
-    if (network.socket() < 0) {
-      GTEST_SKIP() << "no namespaces here";
-    }
-    auto taken = begin_with(answer(0), {network.socket()});
-    ASSERT_TRUE(taken.ok()) << taken.error().to_string();
-    auto both = StreamAndGuest::make();
-    const Status finished = Port(std::move(both.stream), kPort).finish(taken->get());
-    EXPECT_EQ(finished.ok(), reached == kPort);
-  }
-}
-
-TEST(Port, AListeningSocketIsRefused) {
-  const OtherNetwork network([](UniqueFd& listener) {
-    const sockaddr_in address = loopback(kPort);
-    listener = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    return ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) ==
-                       0 &&
-                   ::listen(listener.get(), 1) == 0
-               ? listener.get()
-               : -1;
-  });
-  if (network.socket() < 0) {
-    GTEST_SKIP() << "no namespaces here";
-  }
-  const auto taken = begin_with(answer(0), {network.socket()});
-  ASSERT_FALSE(taken.ok());
   EXPECT_EQ(taken.error().code, Code::kDenied);
 }
 
