@@ -1,5 +1,6 @@
 #include "egress/loop.h"
 
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -90,32 +91,10 @@ int Loop::patience() const {
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
 }
 
-// Whoever got an answer may have the next request at once: then it is asked for, rather than slept
-// for.
-int Loop::wait(std::span<epoll_event> events) {
-  using protocol::Eagerness;
-  const int most = static_cast<int>(events.size());
-  const Deadline start = Clock::now();
-  const auto took = [start] {
-    return static_cast<std::uint64_t>((Clock::now() - start) / std::chrono::microseconds(1));
-  };
-  const int time = patience();
-  const Eagerness::Way way = eagerness_.begin();
-  int count = 0;
-  while (way == Eagerness::Way::kAsk && time != 0 && count == 0 && took() < Eagerness::kLongest) {
-    count = ::epoll_wait(epoll_.get(), events.data(), most, 0);
-  }
-  if (count == 0) {
-    count = ::epoll_wait(epoll_.get(), events.data(), most, time);
-  }
-  eagerness_.note(took(), way);
-  return count;
-}
-
 Status Loop::run() {
   std::array<epoll_event, 128> events{};
   while (!stopped_) {
-    const int count = wait(events);
+    const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), patience());
     if (count < 0 && errno != EINTR) {
       return system_error("wait for events");
     }

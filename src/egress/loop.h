@@ -1,18 +1,14 @@
 #pragma once
 
-#include <sys/epoll.h>
-
 #include <chrono>
 #include <coroutine>
 #include <cstdint>
 #include <map>
-#include <span>
 #include <vector>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "egress/task.h"
-#include "protocol/eagerness.h"
 
 namespace carrel::egress {
 
@@ -79,13 +75,11 @@ class Loop {
   void dispatch(std::uint64_t key, std::uint32_t events);
   void expire();
   [[nodiscard]] int patience() const;
-  int wait(std::span<epoll_event> events);
 
   UniqueFd epoll_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::multimap<Deadline, Wait*> timers_;
-  protocol::Eagerness eagerness_;
   bool stopped_ = false;
 };
 
