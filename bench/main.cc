@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "bench/egress_peer.h"
 #include "bench/machine.h"
 #include "bench/sections.h"
 
@@ -29,6 +30,7 @@ constexpr Part kParts[] = {
     {"memory", measure_memory},
     {"files", measure_files},
     {"instructions", measure_instructions},
+    {"egress", measure_egress},
     // The last: it enters a mount namespace.
     {"workspaces", measure_workspaces},
 };
@@ -122,6 +124,9 @@ int run(const Options& options) {
 int main(int count, char** words) {
   // A shell on a pipe that ended is an error of its row, and not the end of the run.
   (void)std::signal(SIGPIPE, SIG_IGN);
+  if (count > 1 && std::string_view(words[1]) == "--egress-client") {
+    return carrel::bench::be_egress_client(count - 2, words + 2);
+  }
   carrel::bench::Options options;
   const int wrong = carrel::bench::parse(count, words, options);
   return wrong != 0 ? wrong : carrel::bench::run(options);

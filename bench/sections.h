@@ -24,6 +24,9 @@ void measure_files(const Setup& setup, Effort effort, Report& report);
 // The program's own instructions, which do not depend on what else the machine does.
 void measure_instructions(const Setup& setup, Effort effort, Report& report);
 
+// What it costs to reach a server from a sandbox, and to have a network at all.
+void measure_egress(const Setup& setup, Effort effort, Report& report);
+
 // Snapshot, restore and fork of a large workspace, on the disk as it is and on btrfs.
 void measure_workspaces(const Setup& setup, Effort effort, Report& report);
 

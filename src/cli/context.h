@@ -36,6 +36,7 @@ int diff_command(const Context& context);
 int apply_command(const Context& context);
 int doctor_command(const Context& context);
 int mount_command(const Context& context);
+int port_command(const Context& context);
 int net_command(const Context& context);
 int secret_command(const Context& context);
 int keeper_command(const Context& context);

@@ -106,6 +106,8 @@ int dispatch(const Context& context) {
       return doctor_command(context);
     case CommandId::kMount:
       return mount_command(context);
+    case CommandId::kPort:
+      return port_command(context);
     case CommandId::kNet:
       return net_command(context);
     case CommandId::kSecret:

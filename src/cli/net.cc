@@ -174,6 +174,15 @@ int set(const Context& context, const storage::Home& home, const Words& words) {
   return 0;
 }
 
+// null: without an end.
+ordered_json budget_json(std::uint64_t bytes) {
+  return bytes == policy::NetworkBudgets::kUnlimited ? ordered_json() : ordered_json(bytes);
+}
+
+std::string of_budget(std::uint64_t most) {
+  return most == policy::NetworkBudgets::kUnlimited ? "" : " of " + std::to_string(most);
+}
+
 int usage(const Context& context, const storage::Home& home, const Words& words) {
   auto registration = registration_of(home, words[0]);
   if (!registration.ok()) {
@@ -184,20 +193,27 @@ int usage(const Context& context, const storage::Home& home, const Words& words)
     return fail(context, used.error());
   }
   const std::string policy = policy::network_text(registration->policy);
+  const policy::NetworkBudgets& budgets = registration->policy.budgets;
   if (context.json()) {
+    const ordered_json limits = {{"bytes_out", budget_json(budgets.bytes_out)},
+                                 {"bytes_in", budget_json(budgets.bytes_in)},
+                                 {"connections", budgets.connections},
+                                 {"lookups_per_minute", budgets.lookups_per_minute}};
     const ordered_json object = {{"network", policy},
                                  {"bytes_out", used->bytes_out},
                                  {"bytes_in", used->bytes_in},
                                  {"connections", used->connections},
                                  {"live", used->live},
-                                 {"denied", used->denied}};
+                                 {"denied", used->denied},
+                                 {"budgets", limits}};
     print(object.dump() + "\n");
   } else {
     print(table({{"network", policy},
-                 {"bytes out", std::to_string(used->bytes_out)},
-                 {"bytes in", std::to_string(used->bytes_in)},
+                 {"bytes out", std::to_string(used->bytes_out) + of_budget(budgets.bytes_out)},
+                 {"bytes in", std::to_string(used->bytes_in) + of_budget(budgets.bytes_in)},
                  {"connections", std::to_string(used->connections)},
-                 {"open now", std::to_string(used->live)},
+                 {"open now", std::to_string(used->live) + of_budget(budgets.connections)},
+                 {"lookups", "at most " + std::to_string(budgets.lookups_per_minute) + " a minute"},
                  {"denied", std::to_string(used->denied)}}));
   }
   return 0;

@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#include "policy/address_class.h"
 #include "policy/names.h"
 #include "policy/size.h"
 
@@ -42,6 +43,8 @@ constexpr std::array kNetWords = {Operand{"ACTION", OperandKind::kNetAction},
                                   Operand{"WORD", OperandKind::kAnything}};
 constexpr std::array kSecretWords = {Operand{"ACTION", OperandKind::kSecretAction},
                                      Operand{"NAME", OperandKind::kAnything}};
+constexpr std::array kSandboxAndPort = {Operand{"ID", OperandKind::kSandbox},
+                                        Operand{"PORT", OperandKind::kAnything}};
 constexpr std::array kWords = {Operand{"WORD", OperandKind::kAnything}};
 constexpr std::span<const Operand> kNone{};
 
@@ -262,6 +265,16 @@ constexpr std::array kCommands = {
             "curl -s https://api.github.com/user\tuse it\n"
             "carrel secret rm github\ttake it back\n",
             Visibility::kListed},
+    Command{CommandId::kPort, "port", "reach a port inside a sandbox from this host",
+            CommandGroup::kLongLived, kSandboxAndPort, 2, 2, Trailing::kNothing, kUsageFailed,
+            std::nullopt,
+            "Whoever connects to the port that is printed reaches the TCP port PORT at the loopback "
+            "of the sandbox, until this command or the sandbox ends. The sandbox needs no network "
+            "for it. It is for programs of this host alone, but for all of them, and for pages in "
+            "a browser here: --bind with another address needs --allow-remote.",
+            "carrel port $id 8080\ta web server inside\n"
+            "carrel port $id 5432 --host-port 15432\tat a port of your choice\n",
+            Visibility::kListed},
     Command{CommandId::kCompletion, "completion", "print a completion script for a shell",
             CommandGroup::kOther, kShellName, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt,
             "SHELL is bash, zsh or fish.",
@@ -296,6 +309,18 @@ Status check_lease(const Given& given) {
 
 Status check_offset(const Given& given) {
   CARREL_TRY(policy::parse_count(given, {.least = 0, .most = INT64_MAX}));
+  return {};
+}
+
+Status check_port(const Given& given) {
+  CARREL_TRY(policy::parse_count(given, {.least = 1, .most = 65535}));
+  return {};
+}
+
+Status check_address(const Given& given) {
+  if (!policy::IpAddress::parse(given.text).has_value()) {
+    return policy::bad_value(given, "not an address", "such as 127.0.0.1 or ::1");
+  }
   return {};
 }
 
@@ -426,6 +451,13 @@ constexpr std::array kOptions = {
            of(CommandId::kSecret), nullptr},
     Option{OptionId::kFromCommand, 0, "from-command", "COMMAND",
            "set: what this shell command prints", "", of(CommandId::kSecret), nullptr},
+    Option{OptionId::kHostPort, 0, "host-port", "NUMBER", "the port of this host [any that is free]",
+           "", of(CommandId::kPort), check_port},
+    Option{OptionId::kBind, 0, "bind", "ADDRESS", "the address of this host [127.0.0.1]", "",
+           of(CommandId::kPort), check_address},
+    Option{OptionId::kAllowRemote, 0, "allow-remote", "",
+           "let --bind be an address that other machines can reach", "", of(CommandId::kPort),
+           nullptr},
     Option{OptionId::kMan, 0, "man", "", "print the manual page (roff)", "", of(CommandId::kHelp),
            nullptr},
     Option{OptionId::kJson, 0, "json", "", "print one JSON object", "", kAllCommands, nullptr},

@@ -41,6 +41,7 @@ enum class CommandId : unsigned {
   kMount,
   kNet,
   kSecret,
+  kPort,
   kCompletion,
   kVersion,
   kHelp,
@@ -155,6 +156,9 @@ enum class OptionId {
   kFromFile,
   kFromEnv,
   kFromCommand,
+  kHostPort,
+  kBind,
+  kAllowRemote,
 };
 
 // An option that is about the command itself and not about the sandbox.

@@ -37,6 +37,7 @@ class DecisionLog {
 
   // In `home`, a directory.
   static Result<DecisionLog> open(int home);
+  [[nodiscard]] int directory() const { return directory_.get(); }
   void add(const DecisionRecord& record);
 
  private:

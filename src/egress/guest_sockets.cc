@@ -10,12 +10,9 @@
 #include "base/unix_socket.h"
 #include "egress/io.h"
 #include "kernel/captive_ports.h"
+#include "kernel/network_cookie.h"
 #include "protocol/frame.h"
 #include "protocol/wire.h"
-
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71
-#endif
 
 namespace carrel::egress {
 
@@ -59,14 +56,6 @@ constexpr std::array<Kind, protocol::kNetworkSockets> kKinds = {{
     {AF_INET, SOCK_STREAM, kernel::kCaptiveProxyPort},
 }};
 
-template <typename T>
-std::optional<T> option(int fd, int name) {
-  T value{};
-  socklen_t size = sizeof value;
-  return ::getsockopt(fd, SOL_SOCKET, name, &value, &size) == 0 ? std::optional(value)
-                                                                : std::nullopt;
-}
-
 bool is_of_kind(int fd, const Kind& kind) {
   SocketAddress here;
   here.size = sizeof here.storage;
@@ -76,14 +65,9 @@ bool is_of_kind(int fd, const Kind& kind) {
   }
   const auto address = here.address();
   return address.has_value() && classify(*address) == policy::AddressClass::kLoopback &&
-         option<int>(fd, SO_DOMAIN) == kind.family && option<int>(fd, SO_TYPE) == kind.type &&
-         option<int>(fd, SO_ACCEPTCONN) == (kind.type == SOCK_STREAM ? 1 : 0);
-}
-
-// The network that this process is in; nothing where the kernel cannot tell.
-std::optional<std::uint64_t> own_network() {
-  const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  return option<std::uint64_t>(fd.get(), SO_NETNS_COOKIE);
+         kernel::socket_option<int>(fd, SO_DOMAIN) == kind.family &&
+         kernel::socket_option<int>(fd, SO_TYPE) == kind.type &&
+         kernel::socket_option<int>(fd, SO_ACCEPTCONN) == (kind.type == SOCK_STREAM ? 1 : 0);
 }
 
 Result<RoomSockets> check(std::vector<UniqueFd> descriptors, std::uint32_t present) {
@@ -93,7 +77,7 @@ Result<RoomSockets> check(std::vector<UniqueFd> descriptors, std::uint32_t prese
       present >> protocol::kNetworkSockets != 0) {
     return wrong;
   }
-  const auto own = own_network();
+  const auto own = kernel::own_network();
   std::optional<std::uint64_t> theirs;
   RoomSockets sockets;
   std::size_t next = 0;
@@ -104,7 +88,7 @@ Result<RoomSockets> check(std::vector<UniqueFd> descriptors, std::uint32_t prese
     if (next == descriptors.size() || !is_of_kind(descriptors[next].get(), kKinds[i])) {
       return wrong;
     }
-    const auto network = option<std::uint64_t>(descriptors[next].get(), SO_NETNS_COOKIE);
+    const auto network = kernel::network_of(descriptors[next].get());
     if (own.has_value() && (!network.has_value() || network == own ||
                             (theirs.has_value() && network != theirs))) {
       return wrong;
@@ -167,7 +151,8 @@ class Reader {
 Task<Result<RoomSockets>> take_sockets(Watched& guest, std::string id) {
   const Deadline deadline = in(kPatience);
   const Error silent{Code::kGone, 0, "the guest of sandbox " + id + " does not answer", {}};
-  const std::string greeting = hello(id);
+  // Both at once: it would only wait for the second.
+  const std::string greeting = hello(id) + frame(FrameType::kNetwork, 1, {});
   const bool greeted = co_await write_whole(guest, bytes_of(greeting), deadline);
   if (!greeted) {
     co_return silent;
@@ -177,11 +162,6 @@ Task<Result<RoomSockets>> take_sockets(Watched& guest, std::string id) {
   std::string payload;
   const bool welcomed = co_await reader.next(header, payload, deadline);
   if (!welcomed || header.type != FrameType::kWelcome) {
-    co_return silent;
-  }
-  const std::string request = frame(FrameType::kNetwork, 1, {});
-  const bool asked = co_await write_whole(guest, bytes_of(request), deadline);
-  if (!asked) {
     co_return silent;
   }
   const bool answered = co_await reader.next(header, payload, deadline);

@@ -12,7 +12,7 @@ namespace carrel::egress {
 
 Task<std::ptrdiff_t> read_some(Watched& from, std::span<std::uint8_t> buffer, Deadline deadline) {
   for (;;) {
-    const ssize_t n = ::read(from.fd(), buffer.data(), buffer.size());
+    const ssize_t n = ::recv(from.fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (n >= 0) {
       // CRITICAL: a sender that is never late would keep everybody else waiting.
       if (from.has_had_its_turn()) {
@@ -35,7 +35,7 @@ Task<std::ptrdiff_t> read_some(Watched& from, std::span<std::uint8_t> buffer, De
 
 Task<bool> write_whole(Watched& to, Bytes bytes, Deadline deadline) {
   while (!bytes.empty()) {
-    const ssize_t n = ::send(to.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t n = ::send(to.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(n));
       continue;

@@ -14,6 +14,8 @@
 
 namespace carrel::egress {
 
+// All of these are for sockets, and do not depend on how those were opened: whoever else holds one
+// that was passed could have it block.
 // How many bytes came; 0 at the end of the stream, and a negative errno otherwise.
 Task<std::ptrdiff_t> read_some(Watched& from, std::span<std::uint8_t> buffer,
                                Deadline deadline = kNever);

@@ -117,6 +117,7 @@ Watched::~Watched() { loop_->remove(slot_, fd_.get()); }
 void Watched::note(std::uint32_t events) {
   const bool in = (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
   const bool out = (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0;
+  ending_ = ending_ || (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
   came_in_ = came_in_ || (in && reader_ == nullptr);
   has_room_ = has_room_ || (out && writer_ == nullptr);
   Loop& loop = *loop_;
@@ -134,6 +135,7 @@ void Watched::shut() {
   ::shutdown(fd_.get(), SHUT_RDWR);
   came_in_ = true;
   has_room_ = true;
+  ending_ = true;
   // Whoever waits hears of it from the kernel, unless this is no connection yet.
   Loop& loop = *loop_;
   const std::uint32_t slot = slot_;

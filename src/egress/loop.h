@@ -103,6 +103,9 @@ class Watched {
   [[nodiscard]] Loop& loop() { return *loop_; }
   // Whether whoever reads has read so often that it is somebody else's turn.
   [[nodiscard]] bool has_had_its_turn() { return ++reads_ % kReadsInTurn == 0; }
+  // Whether the other side was seen to end, or the connection to fail. If not, a read that took less
+  // than there was room for has taken everything, and there is no need for another to be told so.
+  [[nodiscard]] bool ending() const { return ending_; }
 
   // Ends the connection in both ways; whoever waits for it is woken, and finds it ended.
   void shut();
@@ -122,6 +125,7 @@ class Watched {
   bool has_room_ = false;
   std::uint32_t reads_ = 0;
   static constexpr std::uint32_t kReadsInTurn = 32;
+  bool ending_ = false;
 };
 
 }  // namespace carrel::egress

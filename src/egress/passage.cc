@@ -54,7 +54,7 @@ Passage::~Passage() {
   if (connected_) {
     policy::Verdict verdict;
     verdict.outcome = policy::Verdict::Outcome::kAllowed;
-    verdict.reason = live_.ended_by;
+    verdict.reason = live_.ended_by.empty() ? room_->used_up() : live_.ended_by;
     note("end", verdict);
   }
   room_->leave(live_);
@@ -184,17 +184,36 @@ Task<policy::Verdict> Passage::look_at_evidence() {
 }
 
 Task<std::unique_ptr<Watched>> Passage::dial(policy::Verdict verdict) {
+  Upstream& settings = room_->service().upstream;
+  Result<UpstreamSettings> upstream = settings.current();
+  if (std::string complaint = settings.take_complaint(); !complaint.empty()) {
+    note("config", verdict, std::move(complaint));
+  }
+  if (!upstream.ok()) {
+    co_await refuse(denied(upstream.error().message));
+    co_return nullptr;
+  }
+  if (upstream->proxy.has_value()) {
+    std::unique_ptr<Watched> server = co_await dial_parent(
+        std::move(verdict), *upstream->proxy, upstream->resolver);
+    co_return server;
+  }
   std::vector<policy::IpAddress> addresses;
   if (const policy::IpAddress* literal = live_.flow.host.address()) {
     addresses.push_back(*literal);
   } else {
-    auto resolved = co_await room_->service().resolver.resolve(live_.flow.host);
+    addresses = room_->remembered(live_.flow.host);
+  }
+  if (addresses.empty()) {
+    auto resolved = co_await room_->service().resolver.resolve(live_.flow.host,
+                                                               upstream->resolver);
     if (!resolved.ok()) {
       policy::Verdict unknown = denied("cannot find its address: " + resolved.error().message);
       co_await refuse(std::move(unknown));
       co_return nullptr;
     }
     addresses = std::move(resolved.value());
+    room_->remember(live_.flow.host, addresses);
   }
   policy::Verdict last = denied("it has no address");
   for (std::size_t i = 0; i < addresses.size() && i < kMostAddresses; ++i) {

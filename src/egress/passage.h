@@ -12,6 +12,7 @@
 #include "egress/relay.h"
 #include "egress/room.h"
 #include "egress/stream.h"
+#include "egress/upstream.h"
 
 namespace carrel::egress {
 
@@ -46,6 +47,9 @@ class Passage {
   Task<policy::Verdict> look_at_evidence();
   // Null: it was refused or failed, and the client knows.
   Task<std::unique_ptr<Watched>> dial(policy::Verdict verdict);
+  // The same, where everything goes through a proxy of the operator's.
+  Task<std::unique_ptr<Watched>> dial_parent(policy::Verdict verdict, ParentProxy proxy,
+                                             std::optional<DohServer> resolver);
   Task<void> carry(policy::Verdict verdict);
   // The server is asked for its certificate before the client gets one.
   Task<void> end_tls(policy::Verdict verdict);

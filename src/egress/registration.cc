@@ -26,6 +26,19 @@ Result<UniqueFd> open_place(const storage::Home& home) {
   return open_at(home.directory(), kRegistrations, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
+// The old file or the new one for whoever looks. Not synced: after a crash of the machine there is no
+// sandbox that it could be about.
+Status replace_quickly(int directory, const std::string& text) {
+  const std::string temporary = std::string(kFile) + "." + std::to_string(::getpid()) + ".new";
+  CARREL_ASSIGN(const UniqueFd fd,
+                open_at(directory, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
+  CARREL_TRY(write_all(fd.get(), text));
+  if (::renameat(directory, temporary.c_str(), directory, kFile) != 0) {
+    return system_error("rename the sandbox's network registration");
+  }
+  return {};
+}
+
 Error damaged(const std::string& id) {
   return Error{Code::kSystem, 0, "the network registration of sandbox " + id + " is damaged", {}};
 }
@@ -58,7 +71,7 @@ Status write_registration(const storage::Home& home, const Registration& registr
       {"pid", registration.pid},
       {"start_time", registration.start_time},
       {"policy", policy::network_to_json(registration.policy)}};
-  return replace_file_at(directory.get(), kFile, object.dump(), 0600);
+  return replace_quickly(directory.get(), object.dump());
 }
 
 Result<Registration> read_registration(const storage::Home& home, const std::string& id) {

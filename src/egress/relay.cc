@@ -1,71 +1,50 @@
 #include "egress/relay.h"
 
-#include <sys/socket.h>
-
-#include <algorithm>
 #include <utility>
 
 #include "egress/io.h"
+#include "egress/pump.h"
 
 namespace carrel::egress {
 
 namespace {
 
-constexpr std::size_t kPiece = 64U << 10;
-
-Task<void> carry_out(Room& room, Watched& client, Watched& server, std::vector<std::uint8_t> first,
-                     Carried& carried) {
-  std::vector<std::uint8_t> buffer = std::move(first);
-  std::size_t size = buffer.size();
-  buffer.resize(std::max(size, kPiece));
-  for (;;) {
-    if (size > 0) {
-      carried.out += size;
-      if (!room.spend_out(size)) {
-        break;
-      }
-      const bool sent = co_await write_whole(server, Bytes(buffer).first(size));
-      if (!sent) {
-        break;
-      }
-    }
-    const auto n = co_await read_some(client, buffer);
-    if (n < 0) {
-      break;
-    }
-    if (n == 0) {
-      ::shutdown(server.fd(), SHUT_WR);
-      co_return;
-    }
-    size = static_cast<std::size_t>(n);
-  }
+// Whoever waits on the other way finds both ended, and the sandbox does not take a piece for the
+// whole.
+void cut_both(Watched& client, Watched& server) {
+  client.reset_on_close();
+  server.reset_on_close();
   client.shut();
   server.shut();
 }
 
-Task<void> carry_in(Room& room, Watched& client, Watched& server, Carried& carried) {
-  std::vector<std::uint8_t> buffer(kPiece);
-  for (;;) {
-    const auto n = co_await read_some(server, buffer);
-    if (n < 0) {
-      break;
-    }
-    if (n == 0) {
-      ::shutdown(client.fd(), SHUT_WR);
-      co_return;
-    }
-    carried.in += static_cast<std::uint64_t>(n);
-    if (!room.spend_in(static_cast<std::uint64_t>(n))) {
-      break;
-    }
-    const bool sent =
-        co_await write_whole(client, Bytes(buffer).first(static_cast<std::size_t>(n)));
-    if (!sent) {
-      break;
-    }
+Task<void> carry_out(Room& room, Watched& client, Watched& server, std::vector<std::uint8_t> first,
+                     Carried& carried) {
+  const Spend spend = [&](std::uint64_t bytes) {
+    carried.out += bytes;
+    return room.spend_out(bytes);
+  };
+  bool whole = first.empty() || spend(first.size());
+  if (whole && !first.empty()) {
+    whole = co_await write_whole(server, first);
   }
-  client.shut();
-  server.shut();
+  if (whole) {
+    whole = co_await pump(client, server, spend);
+  }
+  if (!whole) {
+    cut_both(client, server);
+  }
+}
+
+Task<void> carry_in(Room& room, Watched& client, Watched& server, Carried& carried) {
+  const Spend spend = [&](std::uint64_t bytes) {
+    carried.in += bytes;
+    return room.spend_in(bytes);
+  };
+  const bool whole = co_await pump(server, client, spend);
+  if (!whole) {
+    cut_both(client, server);
+  }
 }
 
 }  // namespace

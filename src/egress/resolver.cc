@@ -144,12 +144,49 @@ Task<Result<std::vector<policy::IpAddress>>> Resolver::ask_all(policy::Host name
   co_return last;
 }
 
-Task<Result<std::vector<policy::IpAddress>>> Resolver::resolve(policy::Host name) {
+Task<Result<std::vector<policy::IpAddress>>> Resolver::ask_doh(policy::Host name, DnsType type,
+                                                               DohServer server) {
+  std::vector<policy::IpAddress> addresses;
+  if (const policy::IpAddress* literal = server.host.address()) {
+    addresses.push_back(*literal);
+  } else {
+    auto found = co_await ask_all(server.host, DnsType::kA);
+    if (!found.ok()) {
+      co_return found.error();
+    }
+    addresses = std::move(found.value());
+  }
+  Error last{Code::kUnavailable, 0, "the resolver has no address", {}};
+  for (const policy::IpAddress& address : addresses) {
+    const DnsLookup lookup{0, name, type};
+    Result<DnsAnswer> answer = co_await ask_over_https(*loop_, tls_, server, address, lookup);
+    if (answer.ok() &&
+        (answer->code == DnsCode::kNoError || answer->code == DnsCode::kNoSuchName)) {
+      co_return std::move(answer->addresses);
+    }
+    last = answer.ok() ? Error{Code::kUnavailable, 0, "the resolver failed", {}} : answer.error();
+  }
+  co_return last;
+}
+
+Task<Result<std::vector<policy::IpAddress>>> Resolver::ask_either(policy::Host name, DnsType type,
+                                                                  std::optional<DohServer> server) {
+  // CRITICAL: one that was set is not gone around.
+  if (server.has_value()) {
+    Result<std::vector<policy::IpAddress>> over = co_await ask_doh(name, type, *server);
+    co_return over;
+  }
+  Result<std::vector<policy::IpAddress>> plain = co_await ask_all(name, type);
+  co_return plain;
+}
+
+Task<Result<std::vector<policy::IpAddress>>> Resolver::resolve(
+    policy::Host name, std::optional<DohServer> server) {
   read_configuration();
-  Result<std::vector<policy::IpAddress>> four = co_await ask_all(name, DnsType::kA);
+  Result<std::vector<policy::IpAddress>> four = co_await ask_either(name, DnsType::kA, server);
   Result<std::vector<policy::IpAddress>> six = std::vector<policy::IpAddress>();
   if (!four.ok() || four->empty()) {
-    six = co_await ask_all(name, DnsType::kAaaa);
+    six = co_await ask_either(name, DnsType::kAaaa, server);
   }
   if (!four.ok() && !six.ok()) {
     co_return four.error();

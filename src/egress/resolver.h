@@ -1,11 +1,13 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "egress/dns_answer.h"
 #include "egress/dns_message.h"
+#include "egress/doh.h"
 #include "egress/io.h"
 #include "egress/loop.h"
 
@@ -17,14 +19,21 @@ class Resolver {
   explicit Resolver(Loop& loop) : loop_(&loop) {}
 
   // Both families, IPv4 first; kNotFound when there are none, kTimeout when nobody answers.
-  Task<Result<std::vector<policy::IpAddress>>> resolve(policy::Host name);
+  // `server` is asked in place of the host's, and nobody else; a name of its own is looked up there.
+  Task<Result<std::vector<policy::IpAddress>>> resolve(
+      policy::Host name, std::optional<DohServer> server = std::nullopt);
 
  private:
   void read_configuration();
   Task<Result<DnsAnswer>> ask(SocketAddress server, DnsLookup lookup, int type);
   Task<Result<std::vector<policy::IpAddress>>> ask_all(policy::Host name, DnsType type);
+  Task<Result<std::vector<policy::IpAddress>>> ask_doh(policy::Host name, DnsType type,
+                                                       DohServer server);
+  Task<Result<std::vector<policy::IpAddress>>> ask_either(policy::Host name, DnsType type,
+                                                          std::optional<DohServer> server);
 
   Loop* loop_;
+  TlsServers tls_;
   std::vector<SocketAddress> servers_;
   std::string seen_;  // the configuration's text
 };

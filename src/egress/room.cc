@@ -139,14 +139,30 @@ Status Room::enter(LiveFlow& flow) {
     return Error{Code::kGone, 0, "the sandbox ended", {}};
   }
   if (flows_.size() >= policy_.budgets.connections) {
-    return Error{Code::kResource, 0, "the sandbox has as many connections as it may have", {}};
+    return Error{Code::kResource, 0,
+                 "the sandbox has as many connections as it may have at once, " +
+                     std::to_string(policy_.budgets.connections),
+                 {}};
   }
-  if (usage_.bytes_out >= policy_.budgets.bytes_out || usage_.bytes_in >= policy_.budgets.bytes_in) {
-    return Error{Code::kResource, 0, "the sandbox's budget of bytes is used up", {}};
+  if (std::string why = used_up(); !why.empty()) {
+    return Error{Code::kResource, 0, std::move(why), {}};
   }
   flows_.push_back(&flow);
   ++usage_.connections;
   return {};
+}
+
+std::string Room::used_up() const {
+  const policy::NetworkBudgets& budgets = policy_.budgets;
+  const auto sentence = [](const char* way, std::uint64_t bytes) {
+    return std::string("the sandbox's budget for bytes that ") + way + " the network, " +
+           std::to_string(bytes) + ", is used up";
+  };
+  if (usage_.bytes_out >= budgets.bytes_out) {
+    return sentence("leave over", budgets.bytes_out);
+  }
+  return usage_.bytes_in >= budgets.bytes_in ? sentence("come in over", budgets.bytes_in)
+                                             : std::string();
 }
 
 void Room::leave(LiveFlow& flow) { flows_.remove(&flow); }
@@ -159,6 +175,22 @@ bool Room::spend_out(std::uint64_t bytes) {
 bool Room::spend_in(std::uint64_t bytes) {
   usage_.bytes_in += bytes;
   return usage_.bytes_in <= policy_.budgets.bytes_in;
+}
+
+std::vector<policy::IpAddress> Room::remembered(const policy::Host& name) const {
+  const auto found = remembered_.find(name.text());
+  return found != remembered_.end() && Clock::now() < found->second.until
+             ? found->second.addresses
+             : std::vector<policy::IpAddress>();
+}
+
+void Room::remember(const policy::Host& name, std::vector<policy::IpAddress> addresses) {
+  constexpr std::chrono::seconds kMoment{5};
+  constexpr std::size_t kMostNames = 64;
+  if (remembered_.size() >= kMostNames) {
+    remembered_.clear();
+  }
+  remembered_[name.text()] = {std::move(addresses), in(kMoment)};
 }
 
 bool Room::spend_lookup() {

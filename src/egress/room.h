@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "egress/synthetic_names.h"
 #include "egress/tls_authority.h"
 #include "egress/tls_servers.h"
+#include "egress/upstream.h"
 #include "policy/decide.h"
 #include "policy/network.h"
 #include "protocol/message.h"
@@ -29,6 +31,7 @@ struct Service {
   DecisionLog log;
   TlsServers servers;
   std::optional<storage::Secrets> secrets;
+  Upstream upstream;
 
   // As the user's store has it now: what was removed there is gone here.
   [[nodiscard]] Result<std::string> secret(const std::string& name) const;
@@ -80,9 +83,15 @@ class Room : public std::enable_shared_from_this<Room> {
   // Counts the connection, or says why there can be none more.
   Status enter(LiveFlow& flow);
   void leave(LiveFlow& flow);
-  // Count bytes. False: the budget is used up.
+  // Which budget of bytes is used up, as a sentence; empty: none.
+  [[nodiscard]] std::string used_up() const;
+  // Count bytes. False: the budget is used up, and these go nowhere.
   bool spend_out(std::uint64_t bytes);
   bool spend_in(std::uint64_t bytes);
+  // Where a name led a moment ago; empty: nobody asked. Each sandbox has its own: what one looks up
+  // says nothing to another.
+  [[nodiscard]] std::vector<policy::IpAddress> remembered(const policy::Host& name) const;
+  void remember(const policy::Host& name, std::vector<policy::IpAddress> addresses);
   // Whether one more lookup fits into this minute.
   bool spend_lookup();
 
@@ -106,6 +115,11 @@ class Room : public std::enable_shared_from_this<Room> {
   std::unique_ptr<TlsAuthority> authority_;
   std::list<LiveFlow*> flows_;
   std::vector<std::shared_ptr<Watched>> sockets_;
+  struct Remembered {
+    std::vector<policy::IpAddress> addresses;
+    Deadline until{};
+  };
+  std::map<std::string, Remembered> remembered_;
   Usage usage_;
   Deadline minute_{};
   std::uint32_t lookups_ = 0;

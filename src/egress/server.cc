@@ -73,6 +73,7 @@ class Server {
 
   Status open() {
     CARREL_ASSIGN(service_.log, DecisionLog::open(home_->directory()));
+    service_.upstream.open(service_.log.directory());
     CARREL_TRY(make_registrations(*home_));
     CARREL_ASSIGN(service_.secrets, storage::Secrets::open(*home_));
     return lock_down(*home_);

@@ -10,6 +10,7 @@
 
 #include <span>
 
+#include "guest/descriptors.h"
 #include "kernel/captive_ports.h"
 #include "protocol/message.h"
 
@@ -135,24 +136,6 @@ int make_sockets(Sockets& sockets) {
   return 0;
 }
 
-// Whether the whole frame went out, with the descriptors.
-bool send_sockets(int client, std::span<unsigned char> frame, const Sockets& sockets) {
-  struct iovec data{frame.data(), frame.size()};
-  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof sockets.descriptors)] = {};
-  struct msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = static_cast<socklen_t>(CMSG_SPACE(sockets.count * sizeof(int)));
-  struct cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = static_cast<socklen_t>(CMSG_LEN(sockets.count * sizeof(int)));
-  memcpy(CMSG_DATA(header), sockets.descriptors, sockets.count * sizeof(int));
-  return sendmsg(client, &message, MSG_NOSIGNAL | MSG_DONTWAIT) ==
-         static_cast<ssize_t>(frame.size());
-}
-
 }  // namespace
 
 bool make_captive(const protocol::Boot& boot, Failure& failure) {
@@ -174,23 +157,23 @@ bool make_captive(const protocol::Boot& boot, Failure& failure) {
 bool hand_out_sockets(Guest& guest, std::uint32_t client, std::uint32_t channel) {
   Client& connection = guest.clients[client];
   // The answer goes out at once or never: nothing may be waiting before it.
+  connection.flush();
   if (guest.boot.rules.empty() || connection.has_output()) {
     return false;
   }
   Sockets sockets;
   int result = make_sockets(sockets);
-  unsigned char frame[protocol::kHeaderSize + 8];
-  protocol::Writer writer(std::span<unsigned char>(frame).subspan(protocol::kHeaderSize));
+  unsigned char fields[8];
+  protocol::Writer writer(fields);
   writer.u32(static_cast<std::uint32_t>(-result));
   writer.u32(result == 0 ? sockets.present : 0);
+  std::string_view answer(reinterpret_cast<const char*>(fields), sizeof fields);
   if (result != 0) {
-    return connection.send(channel, FrameType::kNetworkSockets,
-                           {reinterpret_cast<const char*>(frame) + protocol::kHeaderSize, 8});
+    return connection.send(channel, FrameType::kNetworkSockets, answer);
   }
-  protocol::write_header(
-      {8, channel, FrameType::kNetworkSockets},
-      std::span<unsigned char, protocol::kHeaderSize>(frame, protocol::kHeaderSize));
-  return send_sockets(connection.fd(), frame, sockets);
+  return send_with_descriptors(connection.fd(),
+                               {sizeof fields, channel, FrameType::kNetworkSockets}, answer,
+                               std::span<const int>(sockets.descriptors, sockets.count));
 }
 
 }  // namespace carrel::guest

@@ -6,6 +6,7 @@
 
 #include "guest/captive.h"
 #include "guest/command.h"
+#include "guest/port.h"
 #include "guest/runtime.h"
 #include "guest/shell.h"
 #include "guest/standstill.h"
@@ -278,6 +279,8 @@ bool take_frame(Guest& guest, std::uint32_t index, const FrameHeader& header,
       return reader.finished();
     case FrameType::kNetwork:
       return reader.finished() && hand_out_sockets(guest, index, header.channel);
+    case FrameType::kConnect:
+      return hand_out_connection(guest, index, header.channel, payload);
     case FrameType::kDetach:
       if (index == 0 && header.channel == 0) {
         guest.released = true;

@@ -379,6 +379,29 @@ Result<Config> parse_config(std::string_view text, std::string_view path) {
   }
 }
 
+Result<std::map<std::string, std::string>> parse_strings(std::string_view text,
+                                                         std::string_view path) {
+  CARREL_TRY(check_text(text, path));
+  std::map<std::string, std::string> strings;
+  try {
+    const toml::table document = toml::parse(text);
+    for (const auto& [key, node] : document) {
+      const auto* value = node.as_string();
+      if (value == nullptr) {
+        return config_error({path, key.source().begin.line},
+                            concat({quote(key.str()), " must be a string, not ",
+                                    type_name(node.type())}));
+      }
+      strings.emplace(key.str(), value->get());
+    }
+    return strings;
+  } catch (const toml::parse_error& error) {
+    return config_error({path, error.source().begin.line}, printable(error.description()));
+  } catch (const BrokenExpectation&) {
+    return config_error({path, 0}, "not TOML: a bracket or brace is out of place");
+  }
+}
+
 Result<Spec> spec_from(const Config& config, Operation operation) {
   Spec spec = default_spec(operation);
   if (config.lists_paths) {

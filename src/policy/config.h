@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,10 @@ struct Config {
 // ..."). Everything in it is checked, whichever command is about to run, except what depends on the
 // host: call validate() on the Spec for that.
 Result<Config> parse_config(std::string_view text, std::string_view path);
+
+// A document of nothing but strings, by their keys.
+Result<std::map<std::string, std::string>> parse_strings(std::string_view text,
+                                                         std::string_view path);
 
 // The defaults of the operation with the file's settings over them.
 Result<Spec> spec_from(const Config& config, Operation operation);

@@ -35,6 +35,7 @@ enum class FrameType : std::uint16_t {
   kFreeze = 24,       // everybody stands still until kThaw, or until the client leaves
   kThaw = 25,
   kNetwork = 26,      // the sockets of the sandbox's captive network, for whoever serves them
+  kConnect = 27,      // u16 port, u8 LoopbackFamily: a connection to a port inside
   kFileRequest = 32,  // to a file worker: see files.h
   kFileEnd = 36,      // no more of what the request announced
   // Both ways between the host and a file worker.
@@ -57,6 +58,7 @@ enum class FrameType : std::uint16_t {
   kFrozen = 88,      // u32 errno: zero when everybody stands
   kNetworkSockets = 89,  // u32 errno; without one come those of NetworkSocket that there are, in
                          // their order, with a u32 that has a bit for each
+  kConnected = 90,   // u32 errno; without one comes a socket that is connected, or about to be
   kFilesReady = 96,  // from here on the connection is a file worker's
   kFileDone = 97,    // the end of an operation: see files.h
   kFileNote = 98,    // something was left out of it

@@ -146,4 +146,17 @@ bool parse_command_row(std::string_view payload, CommandRow& row) {
          row.stdout_start <= row.stdout_end && row.stderr_start <= row.stderr_end;
 }
 
+void write_connect(Writer& writer, const Connect& connect) {
+  writer.u16(connect.port);
+  writer.u8(static_cast<std::uint8_t>(connect.family));
+}
+
+bool parse_connect(std::string_view payload, Connect& connect) {
+  Reader reader(as_bytes(payload));
+  connect.port = reader.u16();
+  std::uint8_t family = reader.u8();
+  connect.family = static_cast<LoopbackFamily>(family);
+  return reader.finished() && connect.port != 0 && (family == 4 || family == 6);
+}
+
 }  // namespace carrel::protocol

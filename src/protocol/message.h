@@ -123,6 +123,17 @@ enum NetworkSocket : std::uint32_t {
 inline constexpr std::uint32_t kNeededSockets =
     1U << kTcpSocket | 1U << kDnsSocket | 1U << kDnsStream | 1U << kProxySocket;
 
+// Which loopback address a connection to a port inside is for.
+enum class LoopbackFamily : std::uint8_t { kFour = 4, kSix = 6 };
+
+struct Connect {
+  std::uint16_t port = 0;
+  LoopbackFamily family = LoopbackFamily::kFour;
+};
+
+void write_connect(Writer& writer, const Connect& connect);
+bool parse_connect(std::string_view payload, Connect& connect);
+
 // Why the guest does not do what was asked.
 enum class Refusal : std::uint32_t {
   kBadRequest = 1,  // the frame is malformed: a bug or an attack

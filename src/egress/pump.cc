@@ -1,0 +1,144 @@
+#include "egress/pump.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <vector>
+
+#include "egress/io.h"
+
+namespace carrel::egress {
+
+namespace {
+
+constexpr std::size_t kSmallPiece = 16U << 10;
+constexpr std::size_t kPiece = 64U << 10;
+constexpr std::uint64_t kLong = 1U << 20;  // more than this is worth a pipe
+constexpr int kPipeSize = 512 << 10;
+
+// What is between two sockets while bytes are moved and not copied.
+struct Pipe {
+  UniqueFd out;
+  UniqueFd in;
+
+  // Nothing where the kernel gives none, or only a small one.
+  bool open() {
+    std::array<int, 2> ends{-1, -1};
+    if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
+      return false;
+    }
+    out = UniqueFd(ends[0]);
+    in = UniqueFd(ends[1]);
+    (void)::fcntl(in.get(), F_SETPIPE_SZ, kPipeSize);
+    return ::fcntl(in.get(), F_GETPIPE_SZ) >= static_cast<int>(kPiece);
+  }
+};
+
+constexpr unsigned kFlags = SPLICE_F_MOVE | SPLICE_F_NONBLOCK;
+
+enum class Ended { kWhole, kBroken, kNotYet };
+
+// Everything that is in the pipe. False: the socket failed.
+Task<bool> empty_pipe(Pipe& pipe, Watched& to, std::size_t size) {
+  while (size > 0) {
+    const ssize_t n = ::splice(pipe.out.get(), nullptr, to.fd(), nullptr, size, kFlags);
+    if (n > 0) {
+      size -= static_cast<std::size_t>(n);
+    } else if (n < 0 && errno == EAGAIN) {
+      co_await to.writable();
+    } else if (n == 0 || errno != EINTR) {
+      co_return false;
+    }
+  }
+  co_return true;
+}
+
+Task<Ended> move(Watched& from, Watched& to, const Spend& spend, Pipe& pipe) {
+  for (;;) {
+    const ssize_t n = ::splice(from.fd(), nullptr, pipe.in.get(), nullptr, kPipeSize, kFlags);
+    if (n == 0) {
+      co_return Ended::kWhole;
+    }
+    if (n < 0) {
+      if (errno == EAGAIN) {
+        co_await from.readable();
+      } else if (errno != EINTR) {
+        co_return Ended::kBroken;
+      }
+      continue;
+    }
+    const auto size = static_cast<std::size_t>(n);
+    if (!spend(size)) {
+      co_return Ended::kBroken;
+    }
+    const bool sent = co_await empty_pipe(pipe, to, size);
+    if (!sent) {
+      co_return Ended::kBroken;
+    }
+  }
+}
+
+// kNotYet after `most` bytes. What is short needs a small buffer only. The calls are made here, and
+// not in coroutines of their own: for short messages that is what it costs.
+Task<Ended> copy(Watched& from, Watched& to, const Spend& spend, std::uint64_t most) {
+  std::vector<std::uint8_t> buffer(kSmallPiece);
+  std::uint64_t carried = 0;
+  while (carried < most) {
+    const ssize_t n = ::recv(from.fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (n == 0) {
+      co_return Ended::kWhole;
+    }
+    if (n < 0) {
+      if (errno == EAGAIN) {
+        co_await from.readable();
+      } else if (errno != EINTR) {
+        co_return Ended::kBroken;
+      }
+      continue;
+    }
+    const auto size = static_cast<std::size_t>(n);
+    if (!spend(size)) {
+      co_return Ended::kBroken;
+    }
+    const ssize_t sent = ::send(to.fd(), buffer.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < n) {
+      const std::size_t done = sent < 0 ? 0 : static_cast<std::size_t>(sent);
+      const bool whole = co_await write_whole(to, Bytes(buffer).subspan(done, size - done));
+      if (!whole) {
+        co_return Ended::kBroken;
+      }
+    }
+    carried += size;
+    if (size < buffer.size() && !from.ending()) {
+      co_await from.readable();
+    } else if (size < kPiece) {
+      buffer.resize(kPiece);
+    }
+  }
+  co_return Ended::kNotYet;
+}
+
+}  // namespace
+
+Task<bool> pump(Watched& from, Watched& to, const Spend& spend, Carrying carrying) {
+  constexpr std::uint64_t kEverything = UINT64_MAX;
+  const std::uint64_t most = carrying == Carrying::kQuick ? kLong : kEverything;
+  Ended ended = co_await copy(from, to, spend, most);
+  if (ended == Ended::kNotYet) {
+    Pipe pipe;
+    if (pipe.open()) {
+      ended = co_await move(from, to, spend, pipe);
+    } else {
+      ended = co_await copy(from, to, spend, kEverything);
+    }
+  }
+  if (ended == Ended::kWhole) {
+    ::shutdown(to.fd(), SHUT_WR);
+  }
+  co_return ended == Ended::kWhole;
+}
+
+}  // namespace carrel::egress
