@@ -260,9 +260,7 @@ constexpr std::array kCommands = {
             "request.",
             "carrel secret set github < token\tstore one\n"
             "carrel secret set npm --from-command 'pass npm'\tfrom what a command prints\n"
-            "carrel run --network allow=api.github.com --credential "
-            "'api.github.com=Authorization: Bearer {{ secret.github }}' -- "
-            "curl -s https://api.github.com/user\tuse it\n"
+            "carrel create --network allow=a.io --credential 'a.io=Key: {{ secret.npm }}'\tuse it\n"
             "carrel secret rm github\ttake it back\n",
             Visibility::kListed},
     Command{CommandId::kPort, "port", "reach a port inside a sandbox from this host",
