@@ -28,10 +28,10 @@ struct Named {
 
 Result<Named> find_named(storage::WorkspaceStore& store, const std::string& named) {
   auto box = storage::find_box(store.home(), named);
-  CARREL_ASSIGN(const auto row, store.records().find(named));
+  CARREL_ASSIGN(const auto known, store.records().find(named));
   // A workspace's whole name is meant before the beginning of a sandbox's id.
   const bool exact = box.ok() && (box->id == named || box->name == named);
-  if (row.has_value() && !exact) {
+  if (known.has_value() && !exact) {
     return Named{named, storage::stands_for(store, named)};
   }
   if (!box.ok() && box.error().code != Code::kNotFound) {
