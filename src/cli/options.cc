@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#include "cli/operands.h"
 #include "policy/address_class.h"
 #include "policy/names.h"
 #include "policy/size.h"
@@ -14,39 +15,6 @@ using policy::Given;
 using policy::Operation;
 
 constexpr std::size_t kMany = std::numeric_limits<std::size_t>::max();
-
-constexpr std::array kSandbox = {Operand{"ID", OperandKind::kSandbox}};
-constexpr std::array kSandboxAndText = {Operand{"ID", OperandKind::kSandbox},
-                                        Operand{"COMMAND", OperandKind::kShellText}};
-constexpr std::array kFile = {Operand{"FILE", OperandKind::kFile}};
-constexpr std::array kCheckPath = {Operand{"check", OperandKind::kVerb},
-                                   Operand{"PATH", OperandKind::kFile}};
-constexpr std::array kShellName = {Operand{"SHELL", OperandKind::kShellName}};
-constexpr std::array kCommandName = {Operand{"COMMAND", OperandKind::kCommandName}};
-constexpr std::array kImageWords = {Operand{"ACTION", OperandKind::kImageAction},
-                                    Operand{"WORD", OperandKind::kAnything}};
-constexpr std::array kWorkspaceWords = {Operand{"ACTION", OperandKind::kWorkspaceAction},
-                                        Operand{"WORD", OperandKind::kAnything}};
-constexpr std::array kWorkspaceName = {Operand{"ID", OperandKind::kSandbox}};
-constexpr std::array kWorkspaceAndPaths = {Operand{"ID", OperandKind::kSandbox},
-                                           Operand{"PATH", OperandKind::kAnything}};
-constexpr std::array kWorkspaceAndSnapshot = {Operand{"ID", OperandKind::kSandbox},
-                                              Operand{"SNAPSHOT", OperandKind::kAnything}};
-constexpr std::array kCopyEnds = {Operand{"SRC", OperandKind::kFile},
-                                  Operand{"DST", OperandKind::kFile}};
-constexpr std::array kFileWords = {
-    Operand{"ACTION", OperandKind::kFileAction}, Operand{"ID", OperandKind::kSandbox},
-    Operand{"PATH", OperandKind::kAnything}, Operand{"WORD", OperandKind::kAnything},
-    Operand{"WORD", OperandKind::kAnything}};
-constexpr std::array kNetWords = {Operand{"ACTION", OperandKind::kNetAction},
-                                  Operand{"ID", OperandKind::kSandbox},
-                                  Operand{"WORD", OperandKind::kAnything}};
-constexpr std::array kSecretWords = {Operand{"ACTION", OperandKind::kSecretAction},
-                                     Operand{"NAME", OperandKind::kAnything}};
-constexpr std::array kSandboxAndPort = {Operand{"ID", OperandKind::kSandbox},
-                                        Operand{"PORT", OperandKind::kAnything}};
-constexpr std::array kWords = {Operand{"WORD", OperandKind::kAnything}};
-constexpr std::span<const Operand> kNone{};
 
 constexpr std::array kCommands = {
     Command{CommandId::kRun, "run", "run a command in a fresh sandbox, then remove it",

@@ -74,7 +74,8 @@ std::string frame(protocol::FrameType type, std::string_view payload) {
 }
 
 Task<void> take(Watched& guest, bool& taken, Loop& loop) {
-  const Result<RoomSockets> sockets = co_await take_sockets(guest, "id");
+  std::string id = "id";
+  const Result<RoomSockets> sockets = co_await take_sockets(guest, std::move(id));
   taken = sockets.ok();
   loop.stop();
 }

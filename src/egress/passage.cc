@@ -166,7 +166,8 @@ Task<policy::Verdict> Passage::look_at_evidence() {
       live_.flow.evidence = policy::OpaqueBytes{};
       break;
     }
-    const bool more = co_await read_more(first_.empty() ? silence : deadline);
+    const Deadline until = first_.empty() ? silence : deadline;
+    const bool more = co_await read_more(until);
     if (!more && first_.empty() && Clock::now() >= silence) {
       // It waits for the server to speak first, as TLS and HTTP never do.
       live_.flow.evidence = policy::OpaqueBytes{};
@@ -190,7 +191,8 @@ Task<std::unique_ptr<Watched>> Passage::dial(policy::Verdict verdict) {
     note("config", verdict, std::move(complaint));
   }
   if (!upstream.ok()) {
-    co_await refuse(denied(upstream.error().message));
+    policy::Verdict why = denied(upstream.error().message);
+    co_await refuse(std::move(why));
     co_return nullptr;
   }
   if (upstream->proxy.has_value()) {
@@ -274,7 +276,7 @@ Task<void> Passage::refuse(policy::Verdict verdict) {
     }
   }
   if (sniff(first_) == Sniffed::kHttp) {
-    co_await answer_refused(verdict, "403 Forbidden");
+    co_await answer_refused(verdict, kForbidden);
   } else {
     client_.reset_on_close();
   }

@@ -16,6 +16,9 @@
 
 namespace carrel::egress {
 
+inline constexpr std::string_view kForbidden = "403 Forbidden";
+inline constexpr std::string_view kBadRequest = "400 Bad Request";
+
 // A denial that no rule is the reason of.
 inline policy::Verdict denied(std::string reason) {
   policy::Verdict verdict;

@@ -31,7 +31,8 @@ Task<std::unique_ptr<Watched>> Passage::dial_parent(policy::Verdict verdict, Par
     }
   }
   if (is_the_proxy_itself(live_.flow.host)) {
-    co_await refuse(denied("the name means the machine itself"));
+    policy::Verdict why = denied("the name means the machine itself");
+    co_await refuse(std::move(why));
     co_return nullptr;
   }
   std::vector<policy::IpAddress> addresses;
@@ -40,8 +41,9 @@ Task<std::unique_ptr<Watched>> Passage::dial_parent(policy::Verdict verdict, Par
   } else {
     auto resolved = co_await room_->service().resolver.resolve(proxy.host, std::move(resolver));
     if (!resolved.ok()) {
-      co_await refuse(
-          denied("cannot find the proxy " + proxy.text() + ": " + resolved.error().message));
+      policy::Verdict why =
+          denied("cannot find the proxy " + proxy.text() + ": " + resolved.error().message);
+      co_await refuse(std::move(why));
       co_return nullptr;
     }
     addresses = std::move(resolved.value());

@@ -41,7 +41,7 @@ Task<void> Passage::serve_proxied() {
     // g++ 12 destroys a temporary with a condition in it twice when it is part of what is awaited.
     const policy::Verdict verdict =
         denied(head.is_refused() ? std::string(head.reason) : std::string("this is a proxy"));
-    co_await answer_refused(verdict, "400 Bad Request");
+    co_await answer_refused(verdict, kBadRequest);
     co_return;
   }
   live_.flow.host = head.value.host;
@@ -53,12 +53,12 @@ Task<void> Passage::serve_proxied() {
   const policy::Verdict verdict = decide(room_->policy(), live_.flow);
   if (verdict.denied()) {
     note("connect", verdict);
-    co_await answer_refused(verdict, "403 Forbidden");
+    co_await answer_refused(verdict, kForbidden);
     co_return;
   }
   first_.erase(first_.begin(), first_.begin() + static_cast<std::ptrdiff_t>(head.used));
-  const bool told = co_await write_whole(
-      client_, bytes_of("HTTP/1.1 200 Connection established\r\n\r\n"), deadline);
+  constexpr std::string_view kEstablished = "HTTP/1.1 200 Connection established\r\n\r\n";
+  const bool told = co_await write_whole(client_, bytes_of(kEstablished), deadline);
   if (told) {
     co_await admit();
   }

@@ -38,15 +38,16 @@ Task<void> Passage::end_tls(policy::Verdict verdict) {
   // CRITICAL: the name that the client asks for, that its certificate gets, that the server's
   // certificate has and that was decided on are one.
   if (host.is_name() ? hello.name != host : hello.name.has_value()) {
-    co_await refuse(
-        denied("the client asks for " + host.text() + " and names another server in TLS"));
+    policy::Verdict why =
+        denied("the client asks for " + host.text() + " and names another server in TLS");
+    co_await refuse(std::move(why));
     co_return;
   }
   TlsAuthority* authority = room_->authority();
   if (authority == nullptr) {
-    co_await refuse(
-        denied("its requests would have to be read, and the sandbox was not made so "
-               "that it trusts us with its TLS"));
+    policy::Verdict why = denied("its requests would have to be read, and the sandbox was not made so "
+               "that it trusts us with its TLS");
+    co_await refuse(std::move(why));
     co_return;
   }
   hello.end = policy::TlsHello::End::kHere;
@@ -57,19 +58,22 @@ Task<void> Passage::end_tls(policy::Verdict verdict) {
   }
   auto asking = room_->service().servers.ask_for(host);
   if (!asking.ok()) {
-    co_await refuse(denied(asking.error().message));
+    policy::Verdict why = denied(asking.error().message);
+    co_await refuse(std::move(why));
     co_return;
   }
   TlsStream server(*socket, std::move(asking.value()));
   const Status good = co_await server.shake_hands(in(kHandshakePatience));
   // CRITICAL: a server whose certificate is not good gets none of ours either.
   if (!good.ok()) {
-    co_await refuse(denied("cannot talk TLS with the server: " + good.error().message));
+    policy::Verdict why = denied("cannot talk TLS with the server: " + good.error().message);
+    co_await refuse(std::move(why));
     co_return;
   }
   auto answering = authority->answer_as(host);
   if (!answering.ok()) {
-    co_await refuse(denied(answering.error().message));
+    policy::Verdict why = denied(answering.error().message);
+    co_await refuse(std::move(why));
     co_return;
   }
   auto client = std::make_unique<TlsStream>(client_, std::move(answering.value()), first_);
@@ -213,7 +217,7 @@ Task<bool> Passage::send_requests(Exchange& exchange) {
     note("request", verdict, std::move(shown));
     if (!verdict.allowed()) {
       exchange.refused = true;
-      co_await answer_refused(verdict, "403 Forbidden");
+      co_await answer_refused(verdict, kForbidden);
       co_return false;
     }
     first_.erase(first_.begin(), first_.begin() + static_cast<std::ptrdiff_t>(head.used));

@@ -135,7 +135,8 @@ class Server {
       text.append(reinterpret_cast<const char*>(buffer.data()), static_cast<std::size_t>(n));
     }
     if (const std::size_t end = text.find('\n'); end != std::string::npos) {
-      const std::string answer = co_await answer_to(text.substr(0, end));
+      std::string request = text.substr(0, end);
+      const std::string answer = co_await answer_to(std::move(request));
       co_await write_whole(client, bytes_of(answer), deadline);
     }
     --busy_;

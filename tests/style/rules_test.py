@@ -73,6 +73,17 @@ class PlantedFiles(unittest.TestCase):
         self.assert_bad(R.check_coroutines, "src/a.cc", "co_await x;", "co_await")
         self.assert_good(R.check_coroutines, "src/a.cc", "// no co_await here\n")
 
+    def test_what_is_awaited_has_no_temporaries(self):
+        for text in ("if (co_await f()) {}", "x = co_await f(a ? b : c);", "co_await f(g(a));",
+                     "return a && co_await f();", 'co_await f("text");', "co_await f({a});",
+                     "co_await f(a + b);", "while (co_await f()) {}", "co_return co_await f();"):
+            with self.subTest(text=text):
+                self.assert_bad(R.check_coroutines, "src/egress/a.cc", text, "co_await")
+        for text in ("co_await f(a, b);", "const bool x = co_await f(std::move(a), in(kTime));",
+                     "n = co_await from.read(buffer);"):
+            with self.subTest(text=text):
+                self.assert_good(R.check_coroutines, "src/egress/a.cc", text)
+
     def test_a_boolean_parameter_is_found(self):
         for text in ("void f(bool deep);", "void f(int a,\n       bool deep = false);",
                      "void f(const bool deep);"):
