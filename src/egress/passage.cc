@@ -106,6 +106,12 @@ bool Passage::enter() {
 }
 
 Task<void> Passage::admit() {
+  std::string used_up = room_->used_up();
+  if (!used_up.empty()) {
+    policy::Verdict why = denied(std::move(used_up));
+    co_await refuse(std::move(why));
+    co_return;
+  }
   policy::Verdict verdict = decide(room_->policy(), live_.flow);
   if (verdict.outcome == policy::Verdict::Outcome::kNeedsEvidence) {
     verdict = co_await look_at_evidence();

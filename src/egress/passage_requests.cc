@@ -132,9 +132,11 @@ policy::Verdict Passage::judge(const RequestHead& head) const {
     return denied("there is no proxy here");
   }
   policy::Verdict verdict = decide(room_->policy(), flow);
-  if (!verdict.denied()) {
+  // Where a proxy dials a name, the address is the proxy's to judge.
+  const policy::IpAddress* address = live_.dialled ? &live_.address : flow.host.address();
+  if (!verdict.denied() && address != nullptr) {
     policy::Verdict guard =
-        may_dial(room_->policy(), flow, live_.address, room_->service().own_addresses());
+        may_dial(room_->policy(), flow, *address, room_->service().own_addresses());
     if (guard.denied()) {
       return guard;
     }

@@ -109,9 +109,10 @@ void Room::set_policy(policy::NetworkPolicy policy) {
     }
     policy::Verdict verdict = decide(policy_, flow->flow);
     // What is carried without being read cannot be decided on any more.
-    const bool unread = flow->dialled && !flow->reads_requests && !verdict.allowed();
-    if (!verdict.denied() && flow->dialled && !unread) {
-      verdict = may_dial(policy_, flow->flow, flow->address, service_->own_addresses());
+    const bool unread = flow->server != nullptr && !flow->reads_requests && !verdict.allowed();
+    const policy::IpAddress* address = flow->dialled ? &flow->address : flow->flow.host.address();
+    if (!verdict.denied() && flow->server != nullptr && address != nullptr && !unread) {
+      verdict = may_dial(policy_, flow->flow, *address, service_->own_addresses());
     }
     if (verdict.denied() || unread) {
       cut(*flow, "the policy was changed: " + verdict.reason);
@@ -143,9 +144,6 @@ Status Room::enter(LiveFlow& flow) {
                  "the sandbox has as many connections as it may have at once, " +
                      std::to_string(policy_.budgets.connections),
                  {}};
-  }
-  if (std::string why = used_up(); !why.empty()) {
-    return Error{Code::kResource, 0, std::move(why), {}};
   }
   flows_.push_back(&flow);
   ++usage_.connections;
