@@ -61,20 +61,24 @@ Status enter_landlock(const storage::Home& home) {
 
 }  // namespace
 
-Status lock_down(const storage::Home& home) {
-  const kernel::SeccompProgram filter = kernel::compile(policy::egress_syscalls());
-  // CRITICAL: undumpable, or another program of the user's could read its memory.
-  if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
-    return system_error("close the egress process");
-  }
-  CARREL_TRY(enter_landlock(home));
+Status give_up_rights() {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct none[2] = {};
   const rlimit no_core{0, 0};
-  if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0 ||
+  // CRITICAL: undumpable, or another program of the user's could read its memory.
+  if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 ||
+      ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      ::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0 ||
       ::syscall(SYS_capset, &header, none) != 0 || ::setrlimit(RLIMIT_CORE, &no_core) != 0) {
-    return system_error("drop the egress process's capabilities");
+    return system_error("drop the egress process's rights");
   }
+  return {};
+}
+
+Status lock_down(const storage::Home& home) {
+  const kernel::SeccompProgram filter = kernel::compile(policy::egress_syscalls());
+  CARREL_TRY(give_up_rights());
+  CARREL_TRY(enter_landlock(home));
   if (const int reason = kernel::load_seccomp_child(filter.view()); reason != 0) {
     return system_error(reason, "load the egress process's system call filter");
   }

@@ -10,4 +10,7 @@ namespace carrel::egress {
 // hostile programs on one side and to the world on the other.
 Status lock_down(const storage::Home& home);
 
+// The first part of it: capabilities, new privileges, and being read by other programs.
+Status give_up_rights();
+
 }  // namespace carrel::egress

@@ -305,8 +305,9 @@ int supervise(storage::Home& home, Post& post) {
   constexpr std::chrono::milliseconds kShortest{50};
   constexpr std::chrono::milliseconds kLongest{5000};
   constexpr std::chrono::seconds kHealthy{10};
-  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  if (!give_up_rights().ok()) {
+    return 1;
+  }
   auto pause = kShortest;
   for (;;) {
     const Deadline begun = Clock::now();

@@ -1,8 +1,10 @@
 #include "attacks/egress_attack.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <sstream>
+#include <vector>
 
 namespace carrel::test {
 
@@ -82,15 +84,43 @@ EgressAttack::Names EgressAttack::reached() const {
   return names;
 }
 
-pid_t EgressAttack::egress_process() const {
+namespace {
+
+std::vector<HostProcess> egress_processes() {
+  std::vector<HostProcess> all;
   for (const HostProcess& process : descendants()) {
     const std::string words =
         read_text("/proc/" + std::to_string(process.pid) + "/cmdline").value_or("");
     if (words.find(std::string("\0egress\0", 8)) != std::string::npos) {
-      return process.pid;
+      all.push_back(process);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+pid_t EgressAttack::egress_process() const {
+  const std::vector<HostProcess> all = egress_processes();
+  for (const HostProcess& one : all) {
+    for (const HostProcess& above : all) {
+      if (one.parent == above.pid) {
+        return one.pid;
+      }
     }
   }
   return 0;
+}
+
+void EgressAttack::kill_egress() const {
+  const pid_t works = egress_process();
+  ASSERT_GT(works, 0);
+  for (const HostProcess& one : egress_processes()) {
+    if (one.pid != works) {
+      ASSERT_EQ(::kill(one.pid, SIGKILL), 0);
+    }
+  }
+  ASSERT_EQ(::kill(works, SIGKILL), 0);
 }
 
 void EgressAttack::set_network(const std::string& id, const std::string& network) {

@@ -34,8 +34,10 @@ class EgressAttack : public AttackTest {
   // Who was spoken to so far. Lookups by the egress process itself are left out.
   [[nodiscard]] Names reached() const;
   [[nodiscard]] Internet& internet() { return *internet_; }
-  // The egress process of this test's user; 0: there is none.
+  // The egress process of this test's user, which another one has started; 0: there is none.
   [[nodiscard]] pid_t egress_process() const;
+  // Kills it, and the one above it, which would start the next.
+  void kill_egress() const;
   // The sandbox's policy is this one from now on.
   void set_network(const std::string& id, const std::string& network);
 

@@ -299,7 +299,8 @@ TEST_P(EgressBytesAttack, D23_TheAnswerToOneRequestIsNotReadAsThatToAnother) {
       "two = (b'GET /drip/5 HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n'\n"
       "       b'GET / HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n')\n"
       "reply = said('allowed.test', 80, two, 3)\n"
-      "attempt('the second was answered first', lambda: b'403' in reply)\n"
+      "attempt('the second was answered first',\n"
+      "        lambda: b'403' in reply and reply.index(b'403') < reply.rindex(b'x' * 1000))\n"
       "alone = said('allowed.test', 80, two.split(b'\\r\\n\\r\\n')[1] + b'\\r\\n\\r\\n', 3)\n"
       "attempt('alone it is told', lambda: b'403 Forbidden' in alone and b'evil.test' in alone)\n"
       "import http.client\n"
@@ -309,7 +310,7 @@ TEST_P(EgressBytesAttack, D23_TheAnswerToOneRequestIsNotReadAsThatToAnother) {
       "    return connection.getresponse().read()\n"
       "attempt('first', lambda: b'hello from' in asked('allowed.test'))\n"
       "attempt('second', lambda: b'hello from' in asked('allowed.test'))\n"
-      "attempt('third', lambda: asked('evil.test'))\n";
+      "attempt('third', lambda: b'hello from' in asked('evil.test'))\n";
   EXPECT_EQ(through("allow=http:allowed.test", code),
             (Names{"alone it is told", "first", "second"}));
 }

@@ -39,6 +39,9 @@ def spoken_to(sock, data, patience=PATIENCE):
                 sock.settimeout(0.2)
     except socket.timeout:
         pass
+    except ConnectionResetError:
+        if not result:
+            raise
     return result
 
 

@@ -163,7 +163,7 @@ TEST_P(EgressLifeAttack, D31_KilledInTheMiddleOfTransfersItOpensNothing) {
             "for host in ('11.6.6.6', '11.1.1.1', 'allowed.test', 'evil.test'):\n"
             "    attempt(host, answers, host)\n"
             "    attempt('lookup at ' + host, finds, '11.0.0.53', 'allowed.test')\n");
-  ASSERT_EQ(::kill(egress_process(), SIGKILL), 0);
+  kill_egress();
   const Run run = client->wait(seconds(60));
   EXPECT_THAT(run.out, HasSubstr("through all were heard and ended\n")) << run.out << run.err;
   EXPECT_EQ(run.out.find("through "), run.out.rfind("through ")) << run.out;
@@ -187,7 +187,7 @@ TEST_P(EgressLifeAttack, D31_TheNextEgressProcessFindsOneShotsToo) {
     return one.out().find("through allowed " + when) != std::string::npos;
   };
   EXPECT_TRUE(tried("before"));
-  ASSERT_EQ(::kill(egress_process(), SIGKILL), 0);
+  kill_egress();
   EXPECT_FALSE(tried("without"));
   EXPECT_EQ(through("full", "attempt('another', echoes, 'allowed.test')\n"), Names{"another"});
   EXPECT_TRUE(tried("again"));
