@@ -29,6 +29,7 @@ class LockDown : public ::testing::Test {
     home_.emplace(std::move(storage::Home::open_at(root_).value()));
     std::filesystem::create_directories(root_ + "/run");
     std::filesystem::create_directories(root_ + "/net");
+    std::filesystem::create_directories(root_ + "/secrets");
     std::ofstream(root_ + "/state.db") << "secret";
     std::ofstream(root_ + "/net/log") << "";
   }

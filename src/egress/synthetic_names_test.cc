@@ -34,8 +34,8 @@ class SyntheticNamesTest : public testing::Test {
 TEST_F(SyntheticNamesTest, ANameKeepsItsAddressesAcrossARestart) {
   auto before = SyntheticNames::open(directory_.get());
   ASSERT_TRUE(before.ok());
-  const auto one = before->addresses_of(host("one.test"));
-  const auto two = before->addresses_of(host("two.test"));
+  auto one = before->addresses_of(host("one.test"));
+  auto two = before->addresses_of(host("two.test"));
   ASSERT_TRUE(one.ok() && two.ok());
   EXPECT_NE(one->v4, two->v4);
   auto after = SyntheticNames::open(directory_.get());
@@ -49,7 +49,7 @@ TEST_F(SyntheticNamesTest, ANameKeepsItsAddressesAcrossARestart) {
 TEST_F(SyntheticNamesTest, AnAddressThatWasGivenToNobodyHasNoName) {
   auto names = SyntheticNames::open(directory_.get());
   ASSERT_TRUE(names.ok());
-  const auto given = names->addresses_of(host("one.test"));
+  auto given = names->addresses_of(host("one.test"));
   ASSERT_TRUE(given.ok());
   for (const char* text : {"198.18.1.1", "198.18.0.255", "11.1.1.1", "fd63:6172:7265:1::c612:101",
                            "fd63:6172:7265:2::c612:100", "::c612:100"}) {
@@ -67,7 +67,7 @@ TEST_F(SyntheticNamesTest, ALineThatACrashCutIsForgotten) {
   ASSERT_TRUE(write_all(file.get(), "two.te").ok());
   auto names = SyntheticNames::open(directory_.get());
   ASSERT_TRUE(names.ok());
-  const auto three = names->addresses_of(host("three.test"));
+  auto three = names->addresses_of(host("three.test"));
   ASSERT_TRUE(three.ok());
   auto again = SyntheticNames::open(directory_.get());
   ASSERT_TRUE(again.ok());

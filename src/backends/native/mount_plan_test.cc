@@ -535,7 +535,8 @@ TEST(MountPlan, EtcIsWrittenForTheSandboxsUser) {
   EXPECT_THAT(content_of(steps, StepKind::kFile, "etc/group"), HasSubstr("\nworker:x:1235:\n"));
   EXPECT_EQ(content_of(steps, StepKind::kFile, "etc/hostname"), "room\n");
   EXPECT_EQ(content_of(steps, StepKind::kReplace, "etc/machine-id"), std::string(32, 'a') + "\n");
-  EXPECT_EQ(content_of(steps, StepKind::kFile, "etc/resolv.conf"), "");
+  EXPECT_EQ(content_of(steps, StepKind::kFile, "etc/resolv.conf"),
+            "nameserver 198.18.0.1\noptions timeout:2\n");
   EXPECT_NE(find(steps, StepKind::kAttach, "home/worker"), nullptr);
 }
 
