@@ -43,10 +43,11 @@ class Client {
   Client& operator=(const Client&) = delete;
 
   [[nodiscard]] bool connected() const { return connected_; }
-  void send(std::string_view text) const {
+  void send(std::string_view text) {
     while (!text.empty()) {
       const ssize_t n = ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL);
       if (n <= 0) {
+        failed_ = true;  // a reset is told once
         return;
       }
       text.remove_prefix(static_cast<std::size_t>(n));
@@ -61,7 +62,7 @@ class Client {
     while ((n = ::recv(fd_, buffer.data(), buffer.size(), 0)) > 0) {
       text.append(buffer.data(), static_cast<std::size_t>(n));
     }
-    failed_ = n < 0;
+    failed_ = failed_ || n < 0;
     return text;
   }
   std::string read_line() const {
