@@ -30,7 +30,7 @@ class Wait {
 
   [[nodiscard]] bool await_ready() const noexcept;
   void await_suspend(std::coroutine_handle<> handle);
-  [[nodiscard]] Woken await_resume() noexcept;
+  Woken await_resume() noexcept;
 
  private:
   friend class Loop;

@@ -153,14 +153,20 @@ struct TlsAuthority::Certificate {
   Deadline use_until{};
 };
 
+namespace {
+
+constexpr const char* kCurve = "P-256";
+
+}  // namespace
+
 TlsAuthority::TlsAuthority(std::unique_ptr<Keys> keys) : keys_(std::move(keys)) {}
 TlsAuthority::~TlsAuthority() = default;
 
 Result<std::unique_ptr<TlsAuthority>> TlsAuthority::make() {
   CARREL_TRY(http::prepare_tls());
   auto keys = std::make_unique<Keys>();
-  keys->own.reset(EVP_EC_gen("P-256"));
-  keys->servers.reset(EVP_EC_gen("P-256"));
+  keys->own.reset(EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", kCurve));
+  keys->servers.reset(EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", kCurve));
   if (!keys->own || !keys->servers) {
     return cannot("make the keys of a certificate authority");
   }

@@ -192,7 +192,8 @@ std::string rules() {
   Rules rules;
   rules.chain(kRedirecting, "nat", kPreferDestinationNat);
   accept_own(rules);
-  for (const std::uint8_t protocol : {IPPROTO_UDP, IPPROTO_TCP}) {
+  constexpr std::uint8_t kDnsProtocols[] = {IPPROTO_UDP, IPPROTO_TCP};
+  for (const std::uint8_t protocol : kDnsProtocols) {
     rules.rule()
         .meta_is(NFT_META_L4PROTO, protocol)
         .payload_is(NFT_PAYLOAD_TRANSPORT_HEADER, kDestinationPort, view_of(dns))
