@@ -15,9 +15,9 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "guest/network.h"
 #include "guest/root.h"
 #include "guest/runtime.h"
+#include "guest/spare_networks.h"
 
 namespace carrel::guest {
 
@@ -122,6 +122,7 @@ class NurseryServer {
       int ready = poll(waits, 2, asked_ ? kPrepareMs : waiting_.job < 0 ? -1 : kForgetMs);
       if (ready == 0 && !asked_) {
         waiting_.dismiss();
+        networks_.forget();
       }
       // Only who has just been asked is likely to be asked again; but whoever asked has the
       // processors first.
@@ -194,18 +195,24 @@ class NurseryServer {
     }
     // One that waits was born outside of the group.
     const bool in_group = frame.count > 1;
-    if (!in_group && waiting_.job >= 0 && pass_on(waiting_.job, frame)) {
-      return 1;
+    long result = 1;
+    if (in_group || waiting_.job < 0 || !pass_on(waiting_.job, frame)) {
+      waiting_.dismiss();
+      result = fork_ahead(in_group ? frame.descriptors[1] : -1);
+      if (result <= 0) {
+        return result;
+      }
+      result = pass_on(waiting_.job, frame) ? result : -EPIPE;
     }
-    waiting_.dismiss();
-    long result = fork_ahead(in_group ? frame.descriptors[1] : -1);
-    return result <= 0 || pass_on(waiting_.job, frame) ? result : -EPIPE;
+    if (spawn.network == protocol::SpawnNetwork::kFurnished) {
+      networks_.keep_from_others();
+    }
+    return result;
   }
 
   // 0 in the new process; its copy of everything else that is open here is closed.
   long fork_ahead(int group) {
-    // CRITICAL: no two sandboxes share a network.
-    if (!make_network()) {
+    if (!networks_.enter()) {
       return -errno;
     }
     int ends[2];
@@ -228,11 +235,13 @@ class NurseryServer {
     }
     wait_no_longer(ends[0]);
     waiting_.job = ends[0];
+    networks_.lend(waiting_.pidfd);
     return result;
   }
 
   const protocol::Nursery& nursery_;
   int listener_;
+  SpareNetworks networks_;
   Waiting waiting_;
   bool asked_ = false;
 };

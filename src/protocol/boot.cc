@@ -75,6 +75,7 @@ void write_spawn(Writer& writer, const Spawn& spawn) {
   writer.bytes(spawn.own);
   writer.u32(spawn.uid);
   writer.u32(spawn.gid);
+  writer.u32(static_cast<std::uint32_t>(spawn.network));
 }
 
 bool parse_spawn(std::string_view payload, Spawn& spawn) {
@@ -85,7 +86,8 @@ bool parse_spawn(std::string_view payload, Spawn& spawn) {
   spawn.own = reader.bytes(kMaxPlan);
   spawn.uid = reader.u32();
   spawn.gid = reader.u32();
-  return reader.finished() && !spawn.shared.empty() && !spawn.alike.empty() && !spawn.own.empty() &&
+  spawn.network = static_cast<SpawnNetwork>(reader.u32());
+  return reader.finished() && spawn.network <= SpawnNetwork::kFurnished && !spawn.shared.empty() && !spawn.alike.empty() && !spawn.own.empty() &&
          (spawn.uid == 0) == (spawn.gid == 0);
 }
 

@@ -102,6 +102,9 @@ bool parse_nursery(std::string_view payload, Nursery& nursery);
 
 // One of them, for whoever expects these parts. With it comes the guest's end of its stream,
 // and perhaps the v2 control group that it is to be born in.
+// What becomes of the sandbox's network: it stays as it was made, or it is furnished with a way out.
+enum class SpawnNetwork : std::uint32_t { kLeft = 0, kFurnished = 1 };
+
 struct Spawn {
   std::string_view shared;
   std::string_view alike;
@@ -109,6 +112,7 @@ struct Spawn {
   std::string_view own;
   std::uint32_t uid = 0;  // in the nursery's user namespace; zero: the nursery's own
   std::uint32_t gid = 0;
+  SpawnNetwork network = SpawnNetwork::kFurnished;
 };
 
 inline constexpr std::size_t kMaxTerms = 32U << 10;

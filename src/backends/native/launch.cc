@@ -21,6 +21,7 @@
 #include "backends/native/launch_child.h"
 #include "backends/native/logout.h"
 #include "backends/native/mounts.h"
+#include "backends/native/network.h"
 #include "backends/native/scope.h"
 #include "base/files.h"
 #include "egress/registration.h"
@@ -317,7 +318,9 @@ Status Launch::prepare_trees() {
 Status Launch::ask(Lender& lender, int into) {
   CARREL_TRY(claim_ids());
   CARREL_TRY(plan());
-  loan_ = lender.ask({*mounts_, id_range_, into});
+  loan_ = lender.ask({*mounts_, id_range_, into,
+                      has_network(request_.spec) ? protocol::SpawnNetwork::kFurnished
+                                                 : protocol::SpawnNetwork::kLeft});
   into_ = into;
   return {};
 }

@@ -103,6 +103,7 @@ Result<Loan> send_request(int socket, const Wanted& wanted, const std::string& t
   if (wanted.id_range.has_value()) {
     spawn.uid = spawn.gid = id_in_nursery(*wanted.id_range);
   }
+  spawn.network = wanted.network;
   std::vector<int> descriptors = {guest_end.get()};
   if (wanted.into >= 0) {
     descriptors.push_back(wanted.into);

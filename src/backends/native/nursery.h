@@ -11,6 +11,7 @@
 #include "backends/native/mount_plan.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "protocol/boot.h"
 #include "storage/home.h"
 
 // Where one-shot sandboxes get their first process from when somebody keeps one ready to be copied:
@@ -28,6 +29,7 @@ struct Wanted {
   const MountPlan& plan;
   std::optional<std::uint32_t> id_range;  // as root
   int into = -1;                          // a v2 control group to be born in
+  protocol::SpawnNetwork network = protocol::SpawnNetwork::kFurnished;
 };
 
 // A process that was asked for.
