@@ -5,6 +5,7 @@
 
 #include "backends/native/network.h"
 #include "backends/native/one_shot.h"
+#include "backends/native/readiness.h"
 #include "cli/context.h"
 #include "cli/foreground.h"
 #include "cli/image_spec.h"
@@ -76,6 +77,8 @@ int run_in_new_sandbox(const Context& context, const policy::Spec& spec,
     result = native::OneShots(home.value(), &lender).run(job, foreground.io(), listener);
     if (result.ok()) {
       foreground.finish(result.value());
+      native::note_one_shot(home.value(), lender.was_missed() ? native::Nurseries::kMissed
+                                                              : native::Nurseries::kThere);
     }
   }
   if (!result.ok()) {

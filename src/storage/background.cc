@@ -64,7 +64,7 @@ struct flock whole_file() {
 
 }  // namespace
 
-Status start_in_background(const Home& home, const char* command) {
+Status start_in_background(const Home& home, const char* command, Readiness readiness) {
   const std::string name = "the " + std::string(command);
   std::array<int, 2> ready{};
   if (::pipe2(ready.data(), O_CLOEXEC) != 0) {
@@ -89,6 +89,9 @@ Status start_in_background(const Home& home, const char* command) {
   }
   ::waitpid(child, nullptr, 0);
   write_end.reset();
+  if (readiness == Readiness::kLater) {
+    return {};
+  }
   pollfd wait{read_end.get(), POLLIN, 0};
   std::array<char, 512> text{};
   if (::poll(&wait, 1, 10'000) != 1) {

@@ -9,9 +9,13 @@
 // in run/.
 namespace carrel::storage {
 
+enum class Readiness { kAwaited, kLater };
+
 // Starts `carrel COMMAND` in a session of its own, with descriptor 3 to say that it listens (a "k")
-// or why not. Returns when it does, or when another one was quicker.
-Status start_in_background(const Home& home, const char* command);
+// or why not. Returns when it does, or when another one was quicker; or, where nobody waits for it,
+// at once.
+Status start_in_background(const Home& home, const char* command,
+                           Readiness readiness = Readiness::kAwaited);
 
 // A connection to the process that listens at run/NAME, if it is the user's own.
 Result<UniqueFd> connect_background(const Home& home, const char* name);

@@ -185,5 +185,49 @@ TEST_P(Nursery, StoppedProcessThatWaitsIsNotWaitedForTooLong) {
   EXPECT_LT(run.duration, seconds(10));
 }
 
+// One-shots that follow each other within seconds, where nobody made a long-lived sandbox.
+class OneShotsInARow : public CarrelTest {
+ protected:
+  static bool nothing_runs(seconds patience) {
+    return eventually(patience, [] { return descendants().empty(); });
+  }
+};
+CARREL_AS_BOTH(OneShotsInARow);
+
+TEST_P(OneShotsInARow, ASingleOneLeavesNoProcess) {
+  EXPECT_EQ(bash("true").status, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_TRUE(nothing_runs(seconds(0)));
+}
+
+TEST_P(OneShotsInARow, TheSecondStartsANurseryForThoseAfterIt) {
+  EXPECT_EQ(bash("true").status, 0);
+  EXPECT_EQ(bash("true").status, 0);
+  ASSERT_NE(wait_for_nursery(GetParam()), 0);
+  Process third(launch({"run", "--", "bash", "-c", "echo up; read -r line"}));
+  ASSERT_TRUE(third.wait_for_output("up\n", seconds(20))) << third.err();
+  EXPECT_NE(lent_process(), 0);
+  third.write("go\n");
+  EXPECT_EQ(third.wait(seconds(20)).status, 0);
+}
+
+TEST_P(OneShotsInARow, ItGoesWhenNoneHasComeForSeconds) {
+  EXPECT_EQ(bash("true").status, 0);
+  EXPECT_EQ(bash("true").status, 0);
+  ASSERT_NE(wait_for_nursery(GetParam()), 0);
+  std::filesystem::last_write_time(place().home(GetParam()) + "/run/one-shots",
+                                   std::filesystem::file_time_type::clock::now() - seconds(11));
+  EXPECT_TRUE(nothing_runs(seconds(20)));
+}
+
+TEST_P(OneShotsInARow, ThoseThatANurseryCannotServeStartNone) {
+  const std::string source = place().work(GetParam());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(carrel({"run", "--mount", source + ":/mnt", "--", "true"}).status, 0);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_TRUE(nothing_runs(seconds(0)));
+}
+
 }  // namespace
 }  // namespace carrel::test

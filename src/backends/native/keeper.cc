@@ -21,6 +21,7 @@
 #include "backends/native/keeper_client.h"
 #include "backends/native/keeper_visit.h"
 #include "backends/native/nursery.h"
+#include "backends/native/readiness.h"
 #include "backends/native/remains.h"
 #include "backends/native/scope.h"
 #include "base/files.h"
@@ -84,12 +85,6 @@ class Keeper {
     return listen();
   }
 
-  // What it makes lives in a scope of its own, where it can have one: not in the session of
-  // whoever started it, and with limits.
-  void settle_in() {
-    scope_ = enter_scope(home_, ScopeUse::kKeeper);
-    note_keepers_scope(home_, scope_.group);
-  }
 
   void adopt() {
     sweep_boxes(home_, Sweeper::kKeeper);
@@ -102,6 +97,9 @@ class Keeper {
       if (process.valid() && storage::is_alive(record.value())) {
         boxes_.push_back({id, 0, std::move(process), {}});
       }
+    }
+    if (!boxes_.empty()) {
+      settle_in();
     }
   }
 
@@ -118,7 +116,7 @@ class Keeper {
         waits.push_back({visit.guest_fd(), POLLIN, 0});
       }
       if (::poll(waits.data(), waits.size(), patience()) == 0) {
-        if (boxes_.empty() && visits_.empty() && leave()) {
+        if (is_idle() && !one_shots_come(run_.get()) && leave()) {
           return;
         }
         tend_nursery();
@@ -151,6 +149,19 @@ class Keeper {
     std::string reason;  // why it ended
   };
 
+  // What it makes lives in a scope of its own, where it can have one: not in the session of
+  // whoever started it, and with limits. One that only has a nursery stays with those whom it
+  // serves.
+  void settle_in() {
+    if (!settled_) {
+      settled_ = true;
+      scope_ = enter_scope(home_, ScopeUse::kKeeper);
+      note_keepers_scope(home_, scope_.group);
+    }
+  }
+
+  [[nodiscard]] bool is_idle() const { return boxes_.empty() && visits_.empty(); }
+
   // The name is free for whoever has the lock.
   Status listen() {
     ::unlinkat(run_.get(), "keeper", 0);
@@ -165,12 +176,12 @@ class Keeper {
   }
 
   [[nodiscard]] int patience() const {
-    if (boxes_.empty() && visits_.empty()) {
-      return kIdleMs;
-    }
     int least = nursery_.has_value() ? kNurseryCheckMs
                 : nursery_failed_    ? kNurseryAgainMs
                                      : kNurseryStartMs;
+    if (is_idle()) {
+      return one_shots_come(run_.get()) ? std::min(least, kIdleMs) : kIdleMs;
+    }
     auto take = [&](int candidate) { least = std::min(least, candidate); };
     const auto ended = [](const Box& box) { return !box.process.valid(); };
     if (std::any_of(boxes_.begin(), boxes_.end(), ended)) {
@@ -199,10 +210,10 @@ class Keeper {
     return true;
   }
 
-  // While there are sandboxes to keep, one-shots of the same user find their first processes here.
-  // What the host's files are is looked at again and again.
+  // While there are sandboxes to keep or one-shots come, those of the same user find their first
+  // processes here. What the host's files are is looked at again and again.
   void tend_nursery() {
-    if (boxes_.empty() || !visits_.empty()) {
+    if (!visits_.empty() || (boxes_.empty() && !one_shots_come(run_.get()))) {
       return;
     }
     auto plan = plan_mounts(policy::default_spec(policy::Operation::kRun), look_at_host(),
@@ -233,6 +244,7 @@ class Keeper {
       socklen_t size = sizeof peer;
       if (::getsockopt(client.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
           peer.uid == ::geteuid()) {
+        settle_in();
         visits_.emplace_back(home_, scope_, std::move(client));
       }
     }
@@ -273,6 +285,7 @@ class Keeper {
   UniqueFd lock_;
   UniqueFd listener_;
   OwnScope scope_;
+  bool settled_ = false;  // in that scope, if it could be had
   std::optional<Nursery> nursery_;
   bool nursery_failed_ = false;
   std::vector<Box> boxes_;
@@ -311,7 +324,6 @@ int run_keeper(storage::Home& home, int ready) {
   if (!opened.ok()) {
     return 0;
   }
-  keeper.settle_in();
   keeper.adopt();
   keeper.run();
   return 0;

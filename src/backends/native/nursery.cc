@@ -211,7 +211,8 @@ bool KeepersNursery::is_there() {
     return false;
   }
   const sockaddr_un address = socket_address(run.value().get(), kSocketName);
-  return ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  missed_ = ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0;
+  return !missed_;
 }
 
 std::optional<Loan> KeepersNursery::ask(const Wanted& wanted) {

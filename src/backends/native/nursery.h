@@ -103,9 +103,13 @@ class KeepersNursery : public Lender {
   bool is_there() override;
   std::optional<Loan> ask(const Wanted& wanted) override;
 
+  // Whether it would have been asked, and was not there.
+  [[nodiscard]] bool was_missed() const { return missed_; }
+
  private:
   const storage::Home* home_;
   UniqueFd socket_;  // for one question
+  bool missed_ = false;
 };
 
 // The keeper's socket for it, in the run-time directory `run`.
