@@ -34,6 +34,7 @@ int restore_command(const Context& context);
 int fork_command(const Context& context);
 int diff_command(const Context& context);
 int apply_command(const Context& context);
+int setup_command(const Context& context);
 int doctor_command(const Context& context);
 int mount_command(const Context& context);
 int port_command(const Context& context);

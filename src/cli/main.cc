@@ -102,6 +102,8 @@ int dispatch(const Context& context) {
       return diff_command(context);
     case CommandId::kApply:
       return apply_command(context);
+    case CommandId::kSetup:
+      return setup_command(context);
     case CommandId::kDoctor:
       return doctor_command(context);
     case CommandId::kMount:

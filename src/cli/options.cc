@@ -191,6 +191,12 @@ constexpr std::array kCommands = {
             "carrel diff $id --from origin\twhat the agent did\n"
             "carrel apply $id src README.md\ttake over some of it\n",
             Visibility::kListed},
+    Command{CommandId::kSetup, "setup", "prepare this host for the first sandbox",
+            CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt,
+            "Makes the state directory and tries a sandbox in it. Every other command makes what it "
+            "needs by itself: this one is for scripts that install, and for seeing early that "
+            "something is missing. Where everything is there, it changes nothing.",
+            "carrel setup\tonce, or as often as you like\n", Visibility::kListed},
     Command{CommandId::kDoctor, "doctor", "say what this host can enforce, and what is missing",
             CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt, "",
             "carrel doctor\tcheck this host\n", Visibility::kListed},

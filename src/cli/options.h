@@ -37,6 +37,7 @@ enum class CommandId : unsigned {
   kFork,
   kDiff,
   kApply,
+  kSetup,
   kDoctor,
   kMount,
   kNet,

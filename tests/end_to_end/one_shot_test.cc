@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "support/fixture.h"
+#include "support/leftovers.h"
 
 namespace carrel::test {
 namespace {
@@ -20,7 +21,7 @@ class OneShot : public CarrelTest {
   // How many processes of sandboxes there are below the test: the program itself does not count.
   static std::size_t sandboxed(pid_t program) {
     std::size_t count = 0;
-    for (const HostProcess& process : descendants()) {
+    for (const HostProcess& process : other_than_keepers()) {
       count += process.pid != program ? 1U : 0U;
     }
     return count;
@@ -243,6 +244,26 @@ TEST_P(OneShot, EndsWhileItsInputIsStillOpen) {
            status_field(process.pid(), "State")[0] == 'Z';
   }));
   EXPECT_EQ(process.wait(seconds(1)).status, 0);
+}
+
+TEST_P(OneShot, R28_SetupPreparesOnceAndThenChangesNothing) {
+  const Run first = carrel({"setup"});
+  EXPECT_EQ(first.status, 0) << first.err;
+  EXPECT_TRUE(first.out.starts_with("made ")) << first.out;
+  const Run second = carrel({"setup"});
+  EXPECT_EQ(second.status, 0) << second.err;
+  EXPECT_TRUE(second.out.starts_with("nothing to do: ")) << second.out;
+  EXPECT_EQ(carrel({"setup", "--json"}).out,
+            "{\"home\":\"" + place().home(GetParam()) + "\",\"image\":\"host\",\"changed\":false}\n");
+}
+
+TEST_P(OneShot, R28_SetupSaysWhatIsInTheWay) {
+  Options options;
+  options.environment = {"CARREL_HOME=/proc/nowhere"};
+  const Run run = carrel({"setup"}, options);
+  EXPECT_EQ(run.status, 125);
+  EXPECT_NE(run.err.find("set CARREL_HOME to a directory that you can write to"), std::string::npos)
+      << run.err;
 }
 
 }  // namespace

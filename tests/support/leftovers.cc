@@ -13,7 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The processes that belong to an installation: they leave by themselves.
 bool is_keeper(pid_t pid) {
   const std::string process = "/proc/" + std::to_string(pid);
   std::error_code failed;
@@ -35,12 +34,18 @@ void walk(const std::string& path, Visit visit) {
 
 }  // namespace
 
+std::vector<HostProcess> other_than_keepers() {
+  std::vector<HostProcess> found = descendants();
+  std::erase_if(found, [](const HostProcess& process) {
+    return is_keeper(process.pid) || is_nursery(process);
+  });
+  return found;
+}
+
 Leftovers Leftovers::snapshot() {
   Leftovers result;
-  for (const HostProcess& process : descendants()) {
-    if (!is_keeper(process.pid) && !is_nursery(process)) {
-      result.found_.insert("process " + std::to_string(process.pid) + " " + process.name);
-    }
+  for (const HostProcess& process : other_than_keepers()) {
+    result.found_.insert("process " + std::to_string(process.pid) + " " + process.name);
   }
   std::error_code ignored;
   for (As as : {As::kRoot, As::kUser}) {

@@ -2,7 +2,9 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
+#include "support/host.h"
 #include "support/process.h"
 
 namespace carrel::test {
@@ -20,6 +22,10 @@ class Leftovers {
  private:
   std::set<std::string> found_;
 };
+
+// The processes below the test without those that belong to an installation: keepers, their
+// nurseries and egress processes leave by themselves.
+std::vector<HostProcess> other_than_keepers();
 
 // Empty as soon as nothing is left that was not there in `before`; after two seconds the list.
 std::string left_since(const Leftovers& before);

@@ -84,6 +84,7 @@ struct KernelSettings {
   std::optional<long> ksm_run;
   std::optional<long> smt_active;
   std::string core_pattern;
+  std::vector<std::string> risky_modules;  // see doctor_modules.h
   bool swap_on = false;
 };
 

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "backends/native/doctor_modules.h"
 #include "backends/native/id_ranges.h"
 #include "base/files.h"
 #include "kernel/cgroup_text.h"
@@ -233,6 +234,7 @@ KernelSettings read_kernel_settings() {
   found.protected_regular = read("fs/protected_regular");
   found.ksm_run = read_number("/sys/kernel/mm/ksm/run");
   found.smt_active = read_number("/sys/devices/system/cpu/smt/active");
+  found.risky_modules = risky_modules();
   found.core_pattern = trimmed(read_text("/proc/sys/kernel/core_pattern"));
   const std::string swaps = read_text("/proc/swaps");
   found.swap_on = std::count(swaps.begin(), swaps.end(), '\n') > 1;  // the first line is a heading

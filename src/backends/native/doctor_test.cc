@@ -209,6 +209,8 @@ TEST(DoctorWarnings, EachSettingWarnsAloneAndIsNoFailure) {
        "fs.protected_fifos=1"},
       {"ksm", [](DoctorFacts& f) { f.settings.ksm_run = 1; }, "ksm/run"},
       {"smt", [](DoctorFacts& f) { f.settings.smt_active = 1; }, "smt/control"},
+      {"modules", [](DoctorFacts& f) { f.settings.risky_modules = {"sctp", "tipc"}; },
+       "for m in sctp tipc; do echo install $m /bin/false"},
   };
   for (const Case& one : cases) {
     DoctorFacts facts = healthy_facts();

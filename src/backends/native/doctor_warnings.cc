@@ -52,6 +52,22 @@ Check protected_files(const DoctorFacts& facts) {
                  sysctl_fix(facts.around, fix.substr(1)));
 }
 
+Check modules(const DoctorFacts& facts) {
+  std::string names;
+  for (const std::string& name : facts.settings.risky_modules) {
+    names += (names.empty() ? "" : " ") + name;
+  }
+  if (names.empty()) {
+    return fine("modules", "no user can have parts of the kernel loaded that often had holes");
+  }
+  return warning("modules",
+                 "every user can have these parts of the kernel loaded, which often had holes: " +
+                     names + "; sandboxes cannot",
+                 "for m in " + names +
+                     "; do echo install $m /bin/false; done | sudo tee "
+                     "/etc/modprobe.d/carrel.conf");
+}
+
 Check lingering(const DoctorFacts& facts) {
   const Surroundings& around = facts.around;
   if (around.uid == 0 || !around.systemd) {
@@ -104,6 +120,7 @@ std::vector<Check> look_at_settings(const DoctorFacts& facts) {
   number("smt", settings.smt_active, 1, "no core is shared by two threads",
          "sandboxes share cores with other programs, and so a side channel",
          "echo off | sudo tee /sys/devices/system/cpu/smt/control");
+  checks.push_back(modules(facts));
   checks.push_back(lingering(facts));
   return checks;
 }
