@@ -8,13 +8,19 @@ namespace carrel::protocol {
 // of sleeping until it comes. To wake a sleeper on a processor that sleeps, too, takes longer than
 // a builtin of a shell does; but who asks keeps a processor from others, perhaps from the one who
 // is to answer. So it is tried only after a frame that came soon, for a short time, and after it
-// was in vain not again for more and more frames. Times are in microseconds.
+// was in vain not again for more and more frames. Frames come in bursts, and asking is in vain once
+// at the end of each: those that came while it was asked for pay for that. Times are in
+// microseconds.
 class Eagerness {
  public:
-  static constexpr std::uint64_t kLongest = 150;  // to ask
-  static constexpr std::uint64_t kSoon = 500;     // to sleep, where asking may be better
+  static constexpr std::uint64_t kSoon = 500;  // to sleep, where asking may be better
 
   enum class Way { kSleep, kAsk };
+
+  // For how long to ask at most.
+  explicit constexpr Eagerness(std::uint64_t longest) : longest_(longest) {}
+
+  [[nodiscard]] std::uint64_t longest() const { return longest_; }
 
   // How to wait for the next frame.
   Way begin() {
@@ -31,18 +37,27 @@ class Eagerness {
     if (way == Way::kSleep) {
       return;
     }
-    if (took < kLongest) {
+    if (took < longest_) {
       failed_ = 0;
-      return;
+      credit_ += credit_ < kMostCredit ? 1 : 0;
+    } else if (credit_ >= kPrice) {
+      credit_ -= kPrice;
+      soon_ = true;
+    } else {
+      credit_ = 0;
+      failed_ += failed_ < kMostFailed ? 1 : 0;
+      pause_ = 1U << failed_;
     }
-    failed_ += failed_ < kMostFailed ? 1 : 0;
-    pause_ = 1U << failed_;
   }
 
  private:
   static constexpr unsigned kMostFailed = 10;
+  static constexpr unsigned kMostCredit = 8;
+  static constexpr unsigned kPrice = 4;  // of asking in vain, in frames that came
 
+  std::uint64_t longest_;
   bool soon_ = false;
+  unsigned credit_ = 0;  // frames that came, less those that failures were paid with
   unsigned pause_ = 0;   // for how many frames it is not to be tried
   unsigned failed_ = 0;  // how often it was in vain, since it last was not
 };

@@ -7,27 +7,68 @@ namespace {
 
 using Way = Eagerness::Way;
 
+constexpr std::uint64_t kLongest = 150;
+
 TEST(Eagerness, BeginsWithSleep) {
-  Eagerness eagerness;
+  Eagerness eagerness(kLongest);
   EXPECT_EQ(eagerness.begin(), Way::kSleep);
   eagerness.note(5000, Way::kSleep);
   EXPECT_EQ(eagerness.begin(), Way::kSleep);
 }
 
 TEST(Eagerness, FollowsFramesThatCameSoon) {
-  Eagerness eagerness;
+  Eagerness eagerness(kLongest);
   eagerness.note(300, Way::kSleep);
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(eagerness.begin(), Way::kAsk);
     eagerness.note(50, Way::kAsk);
   }
-  EXPECT_EQ(eagerness.begin(), Way::kAsk);
-  eagerness.note(5000, Way::kAsk);
-  EXPECT_EQ(eagerness.begin(), Way::kSleep);
+}
+
+TEST(Eagerness, EndsOfBurstsDoNotStopIt) {
+  Eagerness eagerness(kLongest);
+  eagerness.note(300, Way::kSleep);
+  for (int burst = 0; burst < 100; ++burst) {
+    for (int i = 0; i < 9; ++i) {
+      EXPECT_EQ(eagerness.begin(), Way::kAsk) << burst << ", " << i;
+      eagerness.note(50, Way::kAsk);
+    }
+    EXPECT_EQ(eagerness.begin(), Way::kAsk) << burst;
+    eagerness.note(5000, Way::kAsk);
+  }
+}
+
+TEST(Eagerness, EndsSoonWhenNoMoreBurstsCome) {
+  Eagerness eagerness(kLongest);
+  eagerness.note(300, Way::kSleep);
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_EQ(eagerness.begin(), Way::kAsk);
+    eagerness.note(50, Way::kAsk);
+  }
+  int tries = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const Way way = eagerness.begin();
+    tries += way == Way::kAsk ? 1 : 0;
+    eagerness.note(5000, way);
+  }
+  EXPECT_EQ(tries, 3);
+}
+
+TEST(Eagerness, PairsDoNotKeepItUp) {
+  Eagerness eagerness(kLongest);
+  int vain = 0;
+  for (int pair = 0; pair < 1000; ++pair) {
+    for (const std::uint64_t took : {50U, 5000U}) {
+      const Way way = eagerness.begin();
+      vain += way == Way::kAsk && took > kLongest ? 1 : 0;
+      eagerness.note(took, way);
+    }
+  }
+  EXPECT_LT(vain, 500);
 }
 
 TEST(Eagerness, IsTriedLessAndLessWhereItIsInVain) {
-  Eagerness eagerness;
+  Eagerness eagerness(kLongest);
   int tries = 0;
   for (int i = 0; i < 10'000; ++i) {
     // Asleep it is quick; asking takes the processor that the other end would need.
@@ -40,7 +81,7 @@ TEST(Eagerness, IsTriedLessAndLessWhereItIsInVain) {
 }
 
 TEST(Eagerness, OneSuccessIsEnoughToGoOn) {
-  Eagerness eagerness;
+  Eagerness eagerness(kLongest);
   for (int i = 0; i < 5'000; ++i) {
     const Way way = eagerness.begin();
     eagerness.note(way == Way::kAsk ? 300 : 60, way);

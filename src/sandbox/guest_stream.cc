@@ -107,7 +107,7 @@ Status GuestStream::fill_until(Clock::time_point deadline) {
   const Clock::time_point start = Clock::now();
   auto took = [&start] { return static_cast<std::uint64_t>((Clock::now() - start) / 1us); };
   const Eagerness::Way way = eagerness_.begin();
-  while (way == Eagerness::Way::kAsk && took() < Eagerness::kLongest && Clock::now() < deadline) {
+  while (way == Eagerness::Way::kAsk && took() < eagerness_.longest() && Clock::now() < deadline) {
     CARREL_ASSIGN(bool some, read_some(MSG_DONTWAIT));
     if (some) {
       eagerness_.note(0, way);
