@@ -250,7 +250,7 @@ int wait_for_news(Guest& guest, struct epoll_event* events, int most) {
   guest.answered_us = 0;
   Eagerness::Way way = guest.eagerness.begin();
   int count = 0;
-  while (way == Eagerness::Way::kAsk && count == 0 && now_us() - start < guest.eagerness.longest()) {
+  while (way == Eagerness::Way::kAsk && count == 0 && now_us() - start < Eagerness::kLongest) {
     count = guest.poller.wait(events, most, 0);
   }
   if (count == 0) {

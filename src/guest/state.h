@@ -153,7 +153,7 @@ struct Guest {
   bool released = false;       // the maker has stored what it made, and may leave
   char* spare_text = nullptr;  // see shell_files.cc
   bool unsettled = false;      // a shell is
-  protocol::Eagerness eagerness{150};  // for the next command
+  protocol::Eagerness eagerness;
   std::uint64_t answered_us = 0;  // when a command's end was told, until the next news
   std::uint64_t next_id = 1;
   std::uint64_t lease_deadline_us = 0;

@@ -13,14 +13,12 @@ namespace carrel::protocol {
 // microseconds.
 class Eagerness {
  public:
+  static constexpr std::uint64_t kLongest = 150;  // to ask
+  // To ask for the answer to a request: the first of a burst finds everybody asleep.
+  static constexpr std::uint64_t kLongestForAnswer = 400;
   static constexpr std::uint64_t kSoon = 500;  // to sleep, where asking may be better
 
   enum class Way { kSleep, kAsk };
-
-  // For how long to ask at most.
-  explicit constexpr Eagerness(std::uint64_t longest) : longest_(longest) {}
-
-  [[nodiscard]] std::uint64_t longest() const { return longest_; }
 
   // How to wait for the next frame.
   Way begin() {
@@ -31,13 +29,13 @@ class Eagerness {
     return soon_ ? Way::kAsk : Way::kSleep;
   }
 
-  // How long it took to come, and how it was waited for.
-  void note(std::uint64_t took, Way way) {
+  // How long it took to come, how it was waited for, and how long it would have been asked for.
+  void note(std::uint64_t took, Way way, std::uint64_t longest = kLongest) {
     soon_ = took < kSoon;
     if (way == Way::kSleep) {
       return;
     }
-    if (took < longest_) {
+    if (took < longest) {
       failed_ = 0;
       credit_ += credit_ < kMostCredit ? 1 : 0;
     } else if (credit_ >= kPrice) {
@@ -55,7 +53,6 @@ class Eagerness {
   static constexpr unsigned kMostCredit = 8;
   static constexpr unsigned kPrice = 4;  // of asking in vain, in frames that came
 
-  std::uint64_t longest_;
   bool soon_ = false;
   unsigned credit_ = 0;  // frames that came, less those that failures were paid with
   unsigned pause_ = 0;   // for how many frames it is not to be tried

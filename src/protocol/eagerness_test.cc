@@ -7,17 +7,15 @@ namespace {
 
 using Way = Eagerness::Way;
 
-constexpr std::uint64_t kLongest = 150;
-
 TEST(Eagerness, BeginsWithSleep) {
-  Eagerness eagerness(kLongest);
+  Eagerness eagerness;
   EXPECT_EQ(eagerness.begin(), Way::kSleep);
   eagerness.note(5000, Way::kSleep);
   EXPECT_EQ(eagerness.begin(), Way::kSleep);
 }
 
 TEST(Eagerness, FollowsFramesThatCameSoon) {
-  Eagerness eagerness(kLongest);
+  Eagerness eagerness;
   eagerness.note(300, Way::kSleep);
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(eagerness.begin(), Way::kAsk);
@@ -26,7 +24,7 @@ TEST(Eagerness, FollowsFramesThatCameSoon) {
 }
 
 TEST(Eagerness, EndsOfBurstsDoNotStopIt) {
-  Eagerness eagerness(kLongest);
+  Eagerness eagerness;
   eagerness.note(300, Way::kSleep);
   for (int burst = 0; burst < 100; ++burst) {
     for (int i = 0; i < 9; ++i) {
@@ -39,7 +37,7 @@ TEST(Eagerness, EndsOfBurstsDoNotStopIt) {
 }
 
 TEST(Eagerness, EndsSoonWhenNoMoreBurstsCome) {
-  Eagerness eagerness(kLongest);
+  Eagerness eagerness;
   eagerness.note(300, Way::kSleep);
   for (int i = 0; i < 1000; ++i) {
     EXPECT_EQ(eagerness.begin(), Way::kAsk);
@@ -55,12 +53,12 @@ TEST(Eagerness, EndsSoonWhenNoMoreBurstsCome) {
 }
 
 TEST(Eagerness, PairsDoNotKeepItUp) {
-  Eagerness eagerness(kLongest);
+  Eagerness eagerness;
   int vain = 0;
   for (int pair = 0; pair < 1000; ++pair) {
     for (const std::uint64_t took : {50U, 5000U}) {
       const Way way = eagerness.begin();
-      vain += way == Way::kAsk && took > kLongest ? 1 : 0;
+      vain += way == Way::kAsk && took > Eagerness::kLongest ? 1 : 0;
       eagerness.note(took, way);
     }
   }
@@ -68,7 +66,7 @@ TEST(Eagerness, PairsDoNotKeepItUp) {
 }
 
 TEST(Eagerness, IsTriedLessAndLessWhereItIsInVain) {
-  Eagerness eagerness(kLongest);
+  Eagerness eagerness;
   int tries = 0;
   for (int i = 0; i < 10'000; ++i) {
     // Asleep it is quick; asking takes the processor that the other end would need.
@@ -81,7 +79,7 @@ TEST(Eagerness, IsTriedLessAndLessWhereItIsInVain) {
 }
 
 TEST(Eagerness, OneSuccessIsEnoughToGoOn) {
-  Eagerness eagerness(kLongest);
+  Eagerness eagerness;
   for (int i = 0; i < 5'000; ++i) {
     const Way way = eagerness.begin();
     eagerness.note(way == Way::kAsk ? 300 : 60, way);
@@ -91,6 +89,15 @@ TEST(Eagerness, OneSuccessIsEnoughToGoOn) {
   }
   eagerness.note(20, Way::kAsk);
   EXPECT_EQ(eagerness.begin(), Way::kAsk);
+}
+
+TEST(Eagerness, AnswerMayTakeLonger) {
+  Eagerness eagerness;
+  eagerness.note(300, Way::kSleep);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(eagerness.begin(), Way::kAsk);
+    eagerness.note(300, Way::kAsk, Eagerness::kLongestForAnswer);
+  }
 }
 
 }  // namespace

@@ -57,9 +57,9 @@ class GuestStream {
   Status limit_reads();
 
   UniqueFd fd_;
-  // The first command of a burst finds guest and shell asleep, and takes that much longer.
-  protocol::Eagerness eagerness_{400};
-  bool limited_ = false;  // see limit_reads
+  protocol::Eagerness eagerness_;
+  bool unanswered_ = false;  // something was sent since it was last waited for a frame
+  bool limited_ = false;     // see limit_reads
   std::chrono::milliseconds patience_{20'000};
   std::unique_ptr<char[]> piece_;  // what one read takes; not touched before it is needed
   std::string buffer_;
