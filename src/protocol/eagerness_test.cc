@@ -21,9 +21,48 @@ TEST(Eagerness, FollowsFramesThatCameSoon) {
     EXPECT_EQ(eagerness.begin(), Way::kAsk);
     eagerness.note(50, Way::kAsk);
   }
-  EXPECT_EQ(eagerness.begin(), Way::kAsk);
-  eagerness.note(5000, Way::kAsk);
-  EXPECT_EQ(eagerness.begin(), Way::kSleep);
+}
+
+TEST(Eagerness, EndsOfBurstsDoNotStopIt) {
+  Eagerness eagerness;
+  eagerness.note(300, Way::kSleep);
+  for (int burst = 0; burst < 100; ++burst) {
+    for (int i = 0; i < 9; ++i) {
+      EXPECT_EQ(eagerness.begin(), Way::kAsk) << burst << ", " << i;
+      eagerness.note(50, Way::kAsk);
+    }
+    EXPECT_EQ(eagerness.begin(), Way::kAsk) << burst;
+    eagerness.note(5000, Way::kAsk);
+  }
+}
+
+TEST(Eagerness, EndsSoonWhenNoMoreBurstsCome) {
+  Eagerness eagerness;
+  eagerness.note(300, Way::kSleep);
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_EQ(eagerness.begin(), Way::kAsk);
+    eagerness.note(50, Way::kAsk);
+  }
+  int tries = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const Way way = eagerness.begin();
+    tries += way == Way::kAsk ? 1 : 0;
+    eagerness.note(5000, way);
+  }
+  EXPECT_EQ(tries, 3);
+}
+
+TEST(Eagerness, PairsDoNotKeepItUp) {
+  Eagerness eagerness;
+  int vain = 0;
+  for (int pair = 0; pair < 1000; ++pair) {
+    for (const std::uint64_t took : {50U, 5000U}) {
+      const Way way = eagerness.begin();
+      vain += way == Way::kAsk && took > Eagerness::kLongest ? 1 : 0;
+      eagerness.note(took, way);
+    }
+  }
+  EXPECT_LT(vain, 500);
 }
 
 TEST(Eagerness, IsTriedLessAndLessWhereItIsInVain) {
@@ -50,6 +89,15 @@ TEST(Eagerness, OneSuccessIsEnoughToGoOn) {
   }
   eagerness.note(20, Way::kAsk);
   EXPECT_EQ(eagerness.begin(), Way::kAsk);
+}
+
+TEST(Eagerness, AnswerMayTakeLonger) {
+  Eagerness eagerness;
+  eagerness.note(300, Way::kSleep);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(eagerness.begin(), Way::kAsk);
+    eagerness.note(300, Way::kAsk, Eagerness::kLongestForAnswer);
+  }
 }
 
 }  // namespace

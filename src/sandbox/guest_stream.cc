@@ -66,6 +66,7 @@ Status GuestStream::send(std::uint32_t channel, protocol::FrameType type,
     }
     rest.remove_prefix(static_cast<std::size_t>(n));
   }
+  unanswered_ = true;
   return {};
 }
 
@@ -107,10 +108,12 @@ Status GuestStream::fill_until(Clock::time_point deadline) {
   const Clock::time_point start = Clock::now();
   auto took = [&start] { return static_cast<std::uint64_t>((Clock::now() - start) / 1us); };
   const Eagerness::Way way = eagerness_.begin();
-  while (way == Eagerness::Way::kAsk && took() < Eagerness::kLongest && Clock::now() < deadline) {
+  const std::uint64_t longest = unanswered_ ? Eagerness::kLongestForAnswer : Eagerness::kLongest;
+  unanswered_ = false;
+  while (way == Eagerness::Way::kAsk && took() < longest && Clock::now() < deadline) {
     CARREL_ASSIGN(bool some, read_some(MSG_DONTWAIT));
     if (some) {
-      eagerness_.note(0, way);
+      eagerness_.note(0, way, longest);
       return {};
     }
   }
@@ -125,7 +128,7 @@ Status GuestStream::fill_until(Clock::time_point deadline) {
       CARREL_ASSIGN(some, read_some(0));
     }
   }
-  eagerness_.note(took(), way);
+  eagerness_.note(took(), way, longest);
   return {};
 }
 

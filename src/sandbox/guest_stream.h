@@ -58,7 +58,8 @@ class GuestStream {
 
   UniqueFd fd_;
   protocol::Eagerness eagerness_;
-  bool limited_ = false;  // see limit_reads
+  bool unanswered_ = false;  // something was sent since it was last waited for a frame
+  bool limited_ = false;     // see limit_reads
   std::chrono::milliseconds patience_{20'000};
   std::unique_ptr<char[]> piece_;  // what one read takes; not touched before it is needed
   std::string buffer_;
