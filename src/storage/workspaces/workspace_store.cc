@@ -288,7 +288,7 @@ Result<LayerRef> WorkspaceStore::finish_layer(const Draft& draft,
   const std::string text = changes_to_text(changes);
   CARREL_TRY(files.sync_contents());
   CARREL_ASSIGN(const UniqueFd list, open_at(draft.directory.get(), "changes",
-                                             O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0400));
+                                             O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0400));
   CARREL_TRY(write_all(list.get(), text));
   CARREL_TRY(files.sync(list.get(), {draft.directory.get(), layers_.get()}));
   return LayerRef{draft.id, sha256(text)};
