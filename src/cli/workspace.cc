@@ -45,8 +45,7 @@ std::string user_of(WorkspaceStore& store, const WorkspaceRow& row) {
   if (const auto box = storage::stands_for(store, row.name); box.has_value()) {
     return box->name.empty() ? box->id : box->name;
   }
-  auto used = store.use(row, WorkspaceStore::Sharing::kAlone);
-  return !used.ok() && used.error().code == Code::kConflict ? "a run" : "";
+  return store.is_used(row) ? "a run" : "";
 }
 
 struct Held {

@@ -239,6 +239,21 @@ Result<UniqueFd> WorkspaceStore::use(const WorkspaceRow& row, Sharing sharing) {
   return file;
 }
 
+bool WorkspaceStore::is_used(const WorkspaceRow& row) {
+  const auto directory = open_place(row.name);
+  const UniqueFd file(directory.ok() ? ::openat(directory.value().get(), "use",
+                                                O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+                                     : -1);
+  // Others who ask have it for some microseconds, one who runs in it for longer.
+  for (int round = 0; file.valid() && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0; ++round) {
+    if (errno != EWOULDBLOCK || round == 3) {
+      return true;
+    }
+    ::usleep(200);
+  }
+  return false;
+}
+
 Result<SnapshotRow> WorkspaceStore::find_snapshot(const std::string& workspace,
                                                   const std::string& named) {
   CARREL_ASSIGN(const std::optional<SnapshotRow> known, records_.snapshot(named));
