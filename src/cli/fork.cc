@@ -113,8 +113,10 @@ Status make_workspace(storage::WorkspaceStore& store, storage::WorkspaceRow& row
   row.head = taken.value();
   if (!exists) {
     CARREL_TRY(store.make(row));
-  } else if (!guessed) {
-    CARREL_TRY(store.records().set_base(row.name, row.base));
+  } else if (Status set = guessed ? Status{} : store.records().set_base(row.name, row.base);
+             !set.ok()) {
+    (void)store.remove(row.name);
+    return set;
   }
   CARREL_TRY(store.open_directory(row));
   return {};
