@@ -115,7 +115,7 @@ TEST(Doctor, SandboxesWorkWithoutControlGroupsAndThatIsSaid) {
   EXPECT_TRUE(diagnosis.ok);
   EXPECT_EQ(diagnosis.verdict,
             "Sandboxes work here; missing: clone_into_cgroup, cgroup_kill, delegation, memory, "
-            "cpu, pids.");
+            "cpu, pids, disk.");
   EXPECT_THAT(check_of(diagnosis, "memory").detail, HasSubstr("a watchdog stands in"));
   EXPECT_THAT(check_of(diagnosis, "cpu").detail, HasSubstr("processors stands in"));
   EXPECT_THAT(check_of(diagnosis, "pids").detail, HasSubstr("RLIMIT_NPROC stands in"));
