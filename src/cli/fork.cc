@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "backends/native/keeper_client.h"
 #include "backends/native/network.h"
@@ -37,32 +38,88 @@ Result<storage::SnapshotRow> find_or_take(const std::string& named, const std::s
 }
 
 // Does that in a process of its own: what it needs to read files with would be in the way of making
-// a sandbox. The answer is "+id" or "-error".
-Result<std::string> snapshot_apart(const std::string& named, const std::string& snapshot) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
-    return system_error("take a snapshot");
+// a sandbox. The answer is "+id" or "-error". CRITICAL: no database may be open when it begins.
+class SnapshotApart {
+ public:
+  static Result<SnapshotApart> begin(const std::string& named, const std::string& snapshot) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) {
+      return system_error("take a snapshot");
+    }
+    UniqueFd from(ends[0]);
+    const UniqueFd to(ends[1]);
+    const pid_t child = ::fork();
+    if (child < 0) {
+      return system_error("take a snapshot");
+    }
+    if (child == 0) {
+      auto taken = find_or_take(named, snapshot);
+      const Status told =
+          write_all(to.get(), taken.ok() ? "+" + taken->id : "-" + taken.error().to_string());
+      ::_exit(told.ok() ? 0 : 1);
+    }
+    return SnapshotApart(child, std::move(from));
   }
-  const UniqueFd from(ends[0]);
-  UniqueFd to(ends[1]);
-  const pid_t child = ::fork();
-  if (child < 0) {
-    return system_error("take a snapshot");
+  SnapshotApart(SnapshotApart&& other) noexcept
+      : child_(std::exchange(other.child_, -1)), from_(std::move(other.from_)) {}
+  SnapshotApart(const SnapshotApart&) = delete;
+  SnapshotApart& operator=(const SnapshotApart&) = delete;
+  SnapshotApart& operator=(SnapshotApart&&) = delete;
+  ~SnapshotApart() { wait(); }
+
+  Result<std::string> finish() {
+    CARREL_ASSIGN(const std::string answer, read_all(from_.get(), 1 << 16));
+    wait();
+    if (!answer.starts_with('+')) {
+      return Error{Code::kConflict, 0, answer.empty() ? "take a snapshot" : answer.substr(1), {}};
+    }
+    return answer.substr(1);
   }
-  if (child == 0) {
-    auto taken = find_or_take(named, snapshot);
-    const Status told =
-        write_all(to.get(), taken.ok() ? "+" + taken->id : "-" + taken.error().to_string());
-    ::_exit(told.ok() ? 0 : 1);
+
+ private:
+  SnapshotApart(pid_t child, UniqueFd from) : child_(child), from_(std::move(from)) {}
+  void wait() {
+    while (child_ > 0 && ::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    child_ = -1;
   }
-  to.reset();
-  CARREL_ASSIGN(const std::string answer, read_all(from.get(), 1 << 16));
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  pid_t child_;
+  UniqueFd from_;
+};
+
+// What the fork begins with if nothing has changed since; empty: no idea.
+std::string likely_base(storage::WorkspaceStore& store, const std::string& named) {
+  const auto box = storage::find_box(store.home(), named);
+  auto name = box.ok() ? workspace_of(store, box.value().id) : Result<std::string>(named);
+  auto row = name.ok() ? store.find(name.value()) : Result<storage::WorkspaceRow>(name.error());
+  return row.ok() ? row->head : std::string();
+}
+
+// Makes the workspace of the fork while its snapshot is taken: one waits for the disk, the other
+// for the processor.
+Status make_workspace(storage::WorkspaceStore& store, storage::WorkspaceRow& row,
+                      SnapshotApart& snapshot) {
+  Status made = row.base.empty() ? Status{} : store.make(row);
+  auto taken = snapshot.finish();
+  if (!made.ok() || !taken.ok()) {
+    if (made.ok() && !row.base.empty()) {
+      (void)store.remove(row.name);
+    }
+    return taken.ok() ? std::move(made) : Status{taken.error()};
   }
-  if (!answer.starts_with('+')) {
-    return Error{Code::kConflict, 0, answer.empty() ? "take a snapshot" : answer.substr(1), {}};
+  const bool guessed = row.base == taken.value();
+  const bool exists = !row.base.empty();
+  row.base = taken.value();
+  row.head = taken.value();
+  if (!exists) {
+    CARREL_TRY(store.make(row));
+  } else if (Status set = guessed ? Status{} : store.records().set_base(row.name, row.base);
+             !set.ok()) {
+    (void)store.remove(row.name);
+    return set;
   }
-  return answer.substr(1);
+  CARREL_TRY(store.open_directory(row));
+  return {};
 }
 
 // The settings of the sandbox that is forked, or the usual ones with the workspace's size.
@@ -92,7 +149,9 @@ Result<std::string> make_fork(const Context& context, storage::Home& home,
   CARREL_ASSIGN(request.spec, spec_of(home, named));
   CARREL_ASSIGN(request.trees, open_mounts(context, request.spec));
   const std::string from(context.arguments.value(OptionId::kForkFrom).value_or(""));
-  CARREL_ASSIGN(const std::string snapshot, snapshot_apart(named, from));
+  CARREL_ASSIGN(SnapshotApart snapshot, SnapshotApart::begin(named, from));
+  CARREL_TRY(native::check_network(home, request.spec));
+  CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
   storage::WorkspaceRow row;
   row.name = std::string(
       context.arguments.value(OptionId::kNewWorkspace).value_or("fork-" + storage::random_hex(8)));
@@ -100,15 +159,9 @@ Result<std::string> make_fork(const Context& context, storage::Home& home,
   row.created_ms = storage::wall_clock_ms();
   row.used_ms = row.created_ms;
   row.disk_bytes = request.spec.limits.disk_bytes;
-  row.base = snapshot;
-  row.head = snapshot;
-  CARREL_TRY(native::check_network(home, request.spec));
-  CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
-  CARREL_ASSIGN(const std::optional<storage::WorkspaceRow> taken, store.records().find(row.name));
-  if (taken.has_value()) {
-    return Error{Code::kConflict, 0, "there is already a workspace '" + row.name + "'", {}};
-  }
-  CARREL_TRY(store.ensure(row));
+  row.base = from.empty() ? likely_base(store, named) : std::string();
+  row.head = row.base;
+  CARREL_TRY(make_workspace(store, row, snapshot));
   request.spec.workspace = row.name;
   request.spec.workspace_use = policy::WorkspaceUse::kAlone;
   request.name = std::string(context.arguments.value(OptionId::kName).value_or(""));

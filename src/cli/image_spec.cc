@@ -8,8 +8,10 @@
 #include <string>
 #include <string_view>
 
+#include "base/files.h"
 #include "policy/names.h"
 #include "policy/validate.h"
+#include "storage/images/image_user.h"
 
 namespace carrel::cli {
 
@@ -56,6 +58,18 @@ bool has_directory(const std::string& root, const std::string& path) {
          ::lstat((root + path).c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+// The user that the image names, unless somebody has chosen one. It never becomes root.
+Status set_user(const std::string& root, const std::string& user, policy::Spec& spec) {
+  CARREL_ASSIGN(const UniqueFd top, open_at(AT_FDCWD, root, O_RDONLY | O_DIRECTORY));
+  CARREL_ASSIGN(const auto found, storage::resolve_user(top.get(), user));
+  if (found.has_value()) {
+    spec.user = found->name.empty() ? spec.user : found->name;
+    spec.user_id = found->uid;
+    spec.group_id = found->gid == 0 ? spec.group_id : found->gid;
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::optional<storage::UsedImage>> resolve_image(const storage::Home& home,
@@ -73,6 +87,9 @@ Result<std::optional<storage::UsedImage>> resolve_image(const storage::Home& hom
   spec.image = "dir:" + used.value().path;
   spec.image_name = record.name + "@sha256:" + record.digest;
   add_variables(record.config, spec);
+  if (!arguments.has_setting("user") && spec.user == policy::Spec{}.user) {
+    CARREL_TRY(set_user(used.value().path, record.config.user, spec));
+  }
   if (!arguments.has_setting("workdir") && spec.workdir == policy::Spec{}.workdir) {
     auto workdir = policy::normalize_path({"workdir", record.config.workdir});
     if (workdir.ok() && workdir.value() != "/" &&

@@ -37,7 +37,7 @@ std::string how_long_ago(std::int64_t ms) { return age(storage::wall_clock_ms() 
 
 // Who has it now, in words; empty: nobody.
 std::string user_of(WorkspaceStore& store, const WorkspaceRow& row) {
-  auto boxes = boxes_with(store.home(), row.name);
+  auto boxes = boxes_with(store, row.name);
   if (boxes.ok() && !boxes->empty()) {
     const storage::BoxRecord& box = boxes->front();
     return box.name.empty() ? box.id : box.name;
@@ -45,8 +45,7 @@ std::string user_of(WorkspaceStore& store, const WorkspaceRow& row) {
   if (const auto box = storage::stands_for(store, row.name); box.has_value()) {
     return box->name.empty() ? box->id : box->name;
   }
-  auto used = store.use(row, WorkspaceStore::Sharing::kAlone);
-  return !used.ok() && used.error().code == Code::kConflict ? "a run" : "";
+  return store.is_used(row) ? "a run" : "";
 }
 
 struct Held {

@@ -40,7 +40,7 @@ Result<Named> find_named(storage::WorkspaceStore& store, const std::string& name
   if (!box.ok()) {
     return Named{named, std::nullopt};
   }
-  CARREL_ASSIGN(std::string name, workspace_of(store.home(), box->id));
+  CARREL_ASSIGN(std::string name, workspace_of(store, box->id));
   if (!name.empty()) {
     return Named{std::move(name), std::nullopt};
   }
@@ -80,8 +80,8 @@ Status add_workspace(const storage::Home& home, const policy::Spec& spec,
   return {};
 }
 
-Result<std::string> workspace_of(const storage::Home& home, const std::string& id) {
-  CARREL_ASSIGN(storage::State state, storage::State::open(home));
+Result<std::string> workspace_of(storage::WorkspaceStore& store, const std::string& id) {
+  CARREL_ASSIGN(storage::State state, storage::State::open(store.records().database()));
   CARREL_ASSIGN(const std::optional<storage::SandboxRow> row, state.find(id));
   if (!row.has_value()) {
     return storage::no_such_box(id);
@@ -90,9 +90,9 @@ Result<std::string> workspace_of(const storage::Home& home, const std::string& i
   return spec.workspace;
 }
 
-Result<std::vector<storage::BoxRecord>> boxes_with(const storage::Home& home,
+Result<std::vector<storage::BoxRecord>> boxes_with(storage::WorkspaceStore& store,
                                                    const std::string& workspace) {
-  CARREL_ASSIGN(storage::State state, storage::State::open(home));
+  CARREL_ASSIGN(storage::State state, storage::State::open(store.records().database()));
   CARREL_ASSIGN(const std::vector<storage::SandboxRow> rows,
                 state.list(storage::State::Which::kLive));
   std::vector<storage::BoxRecord> boxes;
@@ -101,7 +101,7 @@ Result<std::vector<storage::BoxRecord>> boxes_with(const storage::Home& home,
     if (!spec.ok() || spec->workspace != workspace) {
       continue;
     }
-    if (auto record = storage::read_record(home, row.id);
+    if (auto record = storage::read_record(store.home(), row.id);
         record.ok() && storage::is_alive(record.value())) {
       boxes.push_back(std::move(record.value()));
     }
@@ -116,7 +116,7 @@ Result<UniqueFd> keep_runs_away(WorkspaceTarget& target) {
 Result<std::unique_ptr<WorkspaceTarget>> open_workspace_target(const std::string& named) {
   CARREL_ASSIGN(storage::Home home, storage::Home::open());
   auto target = std::make_unique<WorkspaceTarget>(std::move(home));
-  native::sweep_boxes(target->home);
+  native::sweep_quickly(target->home);
   CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(target->home));
   target->store.emplace(std::move(store));
   CARREL_ASSIGN(const Named found, find_named(*target->store, named));
@@ -144,7 +144,7 @@ Result<std::unique_ptr<WorkspaceTarget>> open_workspace_target(const std::string
   } else {
     CARREL_TRY(storage::settle_stand_in(*target->store, target->row));
     CARREL_ASSIGN(target->row, target->store->find(name));
-    CARREL_ASSIGN(target->boxes, boxes_with(target->home, name));
+    CARREL_ASSIGN(target->boxes, boxes_with(*target->store, name));
   }
   target->writers.emplace(target->home, target->boxes);
   if (!target->row.restoring.empty()) {

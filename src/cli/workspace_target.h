@@ -40,10 +40,10 @@ Status add_workspace(const storage::Home& home, const policy::Spec& spec,
                      std::optional<native::UsedWorkspace>& workspace);
 
 // The long-lived sandboxes that have a workspace.
-Result<std::vector<storage::BoxRecord>> boxes_with(const storage::Home& home,
+Result<std::vector<storage::BoxRecord>> boxes_with(storage::WorkspaceStore& store,
                                                    const std::string& workspace);
 
 // The name of the workspace of a sandbox; empty when it has none of its own.
-Result<std::string> workspace_of(const storage::Home& home, const std::string& id);
+Result<std::string> workspace_of(storage::WorkspaceStore& store, const std::string& id);
 
 }  // namespace carrel::cli

@@ -66,6 +66,9 @@ struct Spec {
   std::string image_name;
   std::string workdir = "/workspace";
   std::string user = "agent";
+  // Its ids inside; an image can name others. Never root's.
+  std::uint32_t user_id = 1000;
+  std::uint32_t group_id = 1000;
   std::string hostname = "sandbox";
   std::string cgroup_parent;  // where the host's control groups are made; empty: Carrel chooses
   std::vector<EnvironmentVariable> environment;  // names are unique

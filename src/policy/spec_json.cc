@@ -115,6 +115,8 @@ Result<Spec> read(const Json& object) {
                                                               : WorkspaceUse::kAlone;
   spec.workdir = object.at("workdir").get<std::string>();
   spec.user = object.at("user").get<std::string>();
+  spec.user_id = object.value("user_id", spec.user_id);
+  spec.group_id = object.value("group_id", spec.group_id);
   spec.hostname = object.at("hostname").get<std::string>();
   spec.cgroup_parent = object.at("cgroup_parent").get<std::string>();
   for (const Json& variable : object.at("env")) {
@@ -156,6 +158,8 @@ std::string spec_to_json(const Spec& spec, Values values) {
   object["network"] = Json::parse(network_to_json(spec.network));
   object["workdir"] = spec.workdir;
   object["user"] = spec.user;
+  object["user_id"] = spec.user_id;
+  object["group_id"] = spec.group_id;
   object["hostname"] = spec.hostname;
   object["cgroup_parent"] = spec.cgroup_parent;
   Json variables = Json::array();

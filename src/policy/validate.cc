@@ -117,6 +117,9 @@ Status validate(const Spec& spec, const HostFacts& host) {
   CARREL_TRY(check_image(spec.image));
   CARREL_TRY(normalize_path({"workdir", spec.workdir}));
   CARREL_TRY(check_user_name({"user", spec.user}));
+  if (spec.user_id == 0 || spec.group_id == 0) {
+    return bad_value({"user", spec.user}, "a sandbox has no root");
+  }
   CARREL_TRY(check_hostname({"hostname", spec.hostname}));
   if (!spec.cgroup_parent.empty()) {
     CARREL_TRY(normalize_path({"cgroup-parent", spec.cgroup_parent}));

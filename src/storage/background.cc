@@ -22,8 +22,8 @@ namespace {
 constexpr int kHighFd = 64;
 
 // In the child: from here to exec nothing of the caller's is used but what is on its stack.
-[[noreturn]] void become(const char* command, int ready, const char* program, const char* place,
-                         const char* runtime) {
+[[noreturn]] void become(const char* command, int ready, int started, const char* program,
+                         const char* place, const char* runtime) {
   ::setsid();
   // Twice: the process must not be a child that the caller could wait for by mistake, nor the leader
   // of a session that could get a terminal.
@@ -31,8 +31,9 @@ constexpr int kHighFd = 64;
     ::_exit(0);
   }
   int high = ::fcntl(ready, F_DUPFD, kHighFd);
+  int until_exec = ::fcntl(started, F_DUPFD, kHighFd);
   int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (high < 0 || null < 0 || ::chdir("/") != 0) {
+  if (high < 0 || until_exec < 0 || null < 0 || ::chdir("/") != 0) {
     ::_exit(1);
   }
   for (int fd : {0, 1, 2}) {
@@ -40,12 +41,12 @@ constexpr int kHighFd = 64;
       ::_exit(1);
     }
   }
-  if (::dup2(high, 3) < 0) {
+  if (::dup2(high, 3) < 0 || ::dup3(until_exec, 4, O_CLOEXEC) < 0) {
     ::_exit(1);
   }
   // No descriptor of the caller's goes along, and of its variables the place alone: the process
   // lives longer than both.
-  if (kernel::close_descriptors(4, ~0U) != 0) {
+  if (kernel::close_descriptors(5, ~0U) != 0) {
     ::_exit(1);
   }
   const char* environment[] = {place, "PATH=/usr/bin:/bin", runtime, nullptr};
@@ -67,11 +68,17 @@ struct flock whole_file() {
 Status start_in_background(const Home& home, const char* command, Readiness readiness) {
   const std::string name = "the " + std::string(command);
   std::array<int, 2> ready{};
+  std::array<int, 2> started{};
   if (::pipe2(ready.data(), O_CLOEXEC) != 0) {
     return system_error("make a pipe");
   }
   UniqueFd read_end(ready[0]);
   UniqueFd write_end(ready[1]);
+  if (::pipe2(started.data(), O_CLOEXEC) != 0) {
+    return system_error("make a pipe");
+  }
+  UniqueFd started_end(started[0]);
+  UniqueFd starting_end(started[1]);
   const std::string place = "CARREL_HOME=" + home.path();
   const char* directory = std::getenv("XDG_RUNTIME_DIR");  // where the user's service manager is
   const std::string runtime = std::string("XDG_RUNTIME_DIR=") + (directory ? directory : "");
@@ -84,16 +91,18 @@ Status start_in_background(const Home& home, const char* command, Readiness read
     return system_error("start " + name);
   }
   if (child == 0) {
-    become(command, write_end.get(), program.data(), place.c_str(),
+    become(command, write_end.get(), starting_end.get(), program.data(), place.c_str(),
            directory == nullptr ? nullptr : runtime.c_str());
   }
   ::waitpid(child, nullptr, 0);
   write_end.reset();
+  starting_end.reset();
+  std::array<char, 512> text{};
   if (readiness == Readiness::kLater) {
+    (void)!::read(started_end.get(), text.data(), 1);  // until it is no copy of this process any more
     return {};
   }
   pollfd wait{read_end.get(), POLLIN, 0};
-  std::array<char, 512> text{};
   if (::poll(&wait, 1, 10'000) != 1) {
     return Error{Code::kTimeout, 0, name + " does not start", {}};
   }

@@ -125,19 +125,29 @@ class Database::Queue {
   Stamp stamp_;
 };
 
+struct Database::Connection {
+  Connection(const std::string& path, Patience patience) : queue(path, patience) {}
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection() { sqlite3_close(handle); }
+
+  sqlite3* handle = nullptr;
+  Queue queue;  // what SQLite asks whether to wait on
+};
+
 Result<Database> Database::open(const std::string& path) { return open(path, Patience{}); }
 
 Result<Database> Database::open(const std::string& path, Patience patience) {
   keep_private(path);
-  sqlite3* connection = nullptr;
-  int code =
-      sqlite3_open_v2(path.c_str(), &connection,
+  Database database(std::make_shared<Connection>(path, patience));
+  const int code =
+      sqlite3_open_v2(path.c_str(), &database.connection_->handle,
                       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
-  Database database(connection, std::make_unique<Queue>(path, patience));
+  sqlite3* connection = database.connection_->handle;
   if (code != SQLITE_OK) {
     return database_error(connection, "open the state database");
   }
-  sqlite3_busy_handler(connection, Queue::on_busy, database.queue_.get());
+  sqlite3_busy_handler(connection, Queue::on_busy, &database.connection_->queue);
   CARREL_TRY(database.use_write_ahead_log());
   // The log stays when the last one closes, so that the next one has not to make it anew, and is
   // short, so that it is read quickly. Each of its pages is 4 KiB.
@@ -149,7 +159,7 @@ Result<Database> Database::open(const std::string& path, Patience patience) {
 
 // SQLite does not ask whether to wait when several make the first log at once.
 Status Database::use_write_ahead_log() {
-  Queue turn = *queue_;
+  Queue turn = connection_->queue;
   turn.begin();
   Status done = execute("PRAGMA journal_mode=WAL;");
   while (!done.ok() && done.error().code == Code::kTimeout && turn.wait()) {
@@ -158,30 +168,21 @@ Status Database::use_write_ahead_log() {
   return done;
 }
 
-Database::Database(sqlite3* connection, std::unique_ptr<Queue> queue)
-    : connection_(connection), queue_(std::move(queue)) {}
-Database::Database(Database&& other) noexcept
-    : connection_(std::exchange(other.connection_, nullptr)), queue_(std::move(other.queue_)) {}
-Database& Database::operator=(Database&& other) noexcept {
-  std::swap(connection_, other.connection_);
-  std::swap(queue_, other.queue_);
-  return *this;
-}
-Database::~Database() { sqlite3_close(connection_); }
-
 Status Database::execute(const char* sql) {
-  if (sqlite3_exec(connection_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) {
-    return database_error(connection_, "write the state database");
+  sqlite3* connection = connection_->handle;
+  if (sqlite3_exec(connection, sql, nullptr, nullptr, nullptr) != SQLITE_OK) {
+    return database_error(connection, "write the state database");
   }
   return {};
 }
 
 Result<Database::Statement> Database::prepare(const char* sql) {
   sqlite3_stmt* statement = nullptr;
-  if (sqlite3_prepare_v2(connection_, sql, -1, &statement, nullptr) != SQLITE_OK) {
-    return database_error(connection_, "read the state database");
+  sqlite3* connection = connection_->handle;
+  if (sqlite3_prepare_v2(connection, sql, -1, &statement, nullptr) != SQLITE_OK) {
+    return database_error(connection, "read the state database");
   }
-  return Statement(connection_, statement);
+  return Statement(connection, statement);
 }
 
 Database::Statement::Statement(Statement&& other) noexcept

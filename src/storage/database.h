@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/result.h"
 
@@ -26,11 +27,14 @@ class Database {
   };
   static Result<Database> open(const std::string& path);
   static Result<Database> open(const std::string& path, Patience patience);
-  Database(Database&& other) noexcept;
-  Database& operator=(Database&& other) noexcept;
+  Database(Database&&) noexcept = default;
+  Database& operator=(Database&&) noexcept = default;
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
-  ~Database();
+  ~Database() = default;
+
+  // The same connection once more: opening another reads the log and the schema again.
+  [[nodiscard]] Database share() const { return Database(connection_); }
 
   // One or more statements without parameters or results.
   Status execute(const char* sql);
@@ -65,11 +69,11 @@ class Database {
 
  private:
   class Queue;
-  Database(sqlite3* connection, std::unique_ptr<Queue> queue);
+  struct Connection;
+  explicit Database(std::shared_ptr<Connection> connection) : connection_(std::move(connection)) {}
   Status use_write_ahead_log();
 
-  sqlite3* connection_;
-  std::unique_ptr<Queue> queue_;  // what SQLite asks whether to wait on
+  std::shared_ptr<Connection> connection_;
 };
 
 }  // namespace carrel::storage

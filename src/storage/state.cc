@@ -40,6 +40,10 @@ SandboxRow read_row(const Database::Statement& statement) {
 
 Result<State> State::open(const Home& home) {
   CARREL_ASSIGN(Database database, Database::open(home.path() + "/state.db"));
+  return open(std::move(database));
+}
+
+Result<State> State::open(Database database) {
   CARREL_TRY(database.execute(kSchema));
   return State(std::move(database));
 }

@@ -27,6 +27,8 @@ struct SandboxRow {
 class State {
  public:
   static Result<State> open(const Home& home);
+  // In a database that is open already.
+  static Result<State> open(Database database);
 
   // kConflict when the name is taken by a sandbox that has not ended.
   Status add(const SandboxRow& row);

@@ -67,10 +67,10 @@ write('root.tar.gz', gzip.compress(low))
 def sha(data):
     return hashlib.sha256(data).hexdigest()
 
-def config(layers):
+def config(layers, user='root'):
     return json.dumps({'architecture': arch, 'os': 'linux', 'config': {
         'Env': ['PATH=/app:/bin', 'GREETING=hello', 'HOME=/root'], 'WorkingDir': '/app',
-        'User': 'root', 'Entrypoint': ['/app/main'], 'Cmd': ['by-default']},
+        'User': user, 'Entrypoint': ['/app/main'], 'Cmd': ['by-default']},
         'rootfs': {'type': 'layers', 'diff_ids': ['sha256:' + sha(l) for l in layers]}}).encode()
 
 def blob(data):
@@ -94,6 +94,18 @@ write('docker-changed.tar', tar(
     member(sha(c) + '.json', c), member('one/layer.tar', low), member('two/layer.tar', high + b'\0' * 512),
     member('manifest.json', json.dumps([{'Config': sha(c) + '.json', 'RepoTags': ['changed:2'],
         'Layers': ['one/layer.tar', 'two/layer.tar']}]).encode())))
+
+people = tar(member('etc/passwd', b'root:x:0:0::/root:/bin/sh\ntoor:x:0:0::/:/bin/sh\n'
+                    b'app:x:4321:4322::/app:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n'),
+             member('etc/group', b'staff:x:50:\n'))
+for name, user in (('named', 'app'), ('number', '4321'), ('grouped', 'app:staff'), ('stranger', '1001:0'),
+                   ('nobody', 'nobody'), ('zero', '0:0'), ('alias', 'toor'), ('missing', 'somebody'),
+                   ('hostile', '../../x'), ('empty', '')):
+    c = config([low, people], user)
+    write('user-' + name + '.tar', tar(
+        member(sha(c) + '.json', c), member('one/layer.tar', low), member('two/layer.tar', people),
+        member('manifest.json', json.dumps([{'Config': sha(c) + '.json', 'RepoTags': [name + ':1'],
+            'Layers': ['one/layer.tar', 'two/layer.tar']}]).encode())))
 
 link = dict(type=tarfile.SYMTYPE)
 hard = dict(type=tarfile.LNKTYPE)
@@ -218,6 +230,41 @@ TEST_P(Images, ConfigurationOfTheImageIsFollowed) {
   Run none = carrel({"run", "--image", "root"});
   EXPECT_EQ(none.status, 125);
   EXPECT_TRUE(says_one_line(none, "needs a command"));
+}
+
+TEST_P(Images, TheUserOfTheImageIsFollowedAndNeverRoot) {
+  const auto run_in = [this](const std::string& name, std::vector<std::string> options = {}) {
+    const Run imported = carrel({"image", "import", "user-" + name + ".tar"});
+    EXPECT_EQ(imported.status, 0) << imported.err;
+    std::vector<std::string> words = {"run", "--image", name + ":1"};
+    words.insert(words.end(), options.begin(), options.end());
+    words.insert(words.end(), {"--", "sh", "-c",
+                               "echo $(id -u) $(id -g) $(id -un) $HOME; cd /workspace; touch f ~/g; "
+                               "stat -c '%u %g' f; touch /etc/x /app/x 2>/dev/null || echo held"});
+    return carrel(words);
+  };
+  for (const auto& [name, who] :
+       {std::pair("named", "4321 4322 app /home/app\n4321 4322\n"),
+        std::pair("number", "4321 4322 app /home/app\n4321 4322\n"),
+        std::pair("grouped", "4321 50 app /home/app\n4321 50\n"),
+        std::pair("stranger", "1001 1000 agent /home/agent\n1001 1000\n"),
+        std::pair("nobody", "65534 65534 nobody /home/nobody\n65534 65534\n"),
+        std::pair("zero", "1000 1000 agent /home/agent\n1000 1000\n"),
+        std::pair("alias", "1000 1000 agent /home/agent\n1000 1000\n"),
+        std::pair("empty", "1000 1000 agent /home/agent\n1000 1000\n")}) {
+    const Run run = run_in(name);
+    EXPECT_EQ(run.out, std::string(who) + "held\n") << name << ": " << run.err;
+  }
+  EXPECT_EQ(run_in("named", {"--user", "me"}).out, "1000 1000 me /home/me\n1000 1000\nheld\n");
+  for (const char* name : {"missing", "hostile"}) {
+    const Run refused = run_in(name);
+    EXPECT_EQ(refused.status, 125) << name;
+    EXPECT_TRUE(says_one_line(refused, "--user agent")) << refused.err;
+    EXPECT_EQ(run_in(name, {"--user", "agent"}).status, 0);
+  }
+  const std::string box = carrel({"create", "--image", "named:1"}).out;
+  EXPECT_EQ(carrel({"exec", box.substr(0, box.find('\n')), "--", "id", "-u"}).out, "4321\n");
+  EXPECT_EQ(carrel({"rm", "--all", "--force"}).status, 0);
 }
 
 // R25, R16

@@ -191,6 +191,28 @@ TEST_P(Quotas, WithoutMke2fsOrLoopDevicesItIsWatchedInstead) {
   }
 }
 
+TEST_P(Quotas, TheDoctorTriesItAndSaysWhatToInstall) {
+  const auto disk = [](const Run& run) {
+    const json answer = json::parse(run.out, nullptr, false);
+    for (const json& one : answer.value("checks", json::array())) {
+      if (one["name"] == "disk") {
+        return one;
+      }
+    }
+    return json{{"status", run.out + run.err}};
+  };
+  EXPECT_EQ(disk(carrel({"doctor", "--json"}))["status"], "ok");
+  const json no_program = disk(without("/usr/sbin/mke2fs", {"doctor", "--json"}));
+  EXPECT_EQ(no_program["status"], "missing") << no_program;
+  EXPECT_EQ(no_program["fix"], "install the package e2fsprogs");
+  const json no_device = disk(without("/dev/loop-control", {"doctor", "--json"}));
+  EXPECT_EQ(no_device["status"], "missing") << no_device;
+  EXPECT_NE(no_device.value("fix", "").find("modprobe loop"), std::string::npos) << no_device;
+  for (const fs::directory_entry& entry : fs::directory_iterator(place().home(GetParam()))) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with("doctor.")) << entry.path();
+  }
+}
+
 TEST_P(Quotas, OneThatCannotBeMountedAnyMoreSaysWhichAndWhy) {
   ASSERT_EQ(bash("echo x > f", {"--workspace", "w", "--disk", "20m"}).status, 0);
   const Run failed = without("/dev/loop-control", {"run", "--workspace", "w", "--", "true"});

@@ -116,6 +116,7 @@ TEST_P(Workspaces, OneRunAtATimeHasOne) {
   EXPECT_EQ(refused.status, 125);
   EXPECT_TRUE(says_one_line(refused, "the workspace 'w' is in use")) << refused.err;
   EXPECT_EQ(carrel({"workspace", "rm", "w"}).status, 125);
+  EXPECT_EQ(object({"workspace", "ls"})["workspaces"][0]["in_use_by"], "a run");
   EXPECT_TRUE(says_one_line(carrel({"snapshot", "w"}), "the workspace 'w' is in use"));
   running.send(SIGKILL);
   running.wait(std::chrono::seconds(5));

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "backends/native/doctor_cause.h"
+#include "backends/native/doctor_disk.h"
 #include "backends/native/doctor_warnings.h"
 
 namespace carrel::native {
@@ -300,6 +301,7 @@ Diagnosis diagnose(const DoctorFacts& facts) {
   checks.push_back(check_limit(Limit::kMemory, facts.groups.memory, facts));
   checks.push_back(check_limit(Limit::kCpu, facts.groups.cpu, facts));
   checks.push_back(check_limit(Limit::kPids, facts.groups.pids, facts));
+  checks.push_back(check_disk(facts));
   const std::size_t state = checks.size();
   add_state(facts.state, checks);
   note_essential(checks[state]);

@@ -155,6 +155,14 @@ struct StateFacts {
   KeeperState keeper = KeeperState::kNotRunning;
 };
 
+// Whether root can give a workspace a file system of its own.
+struct DiskFacts {
+  bool tried = false;
+  bool held = false;
+  std::string why_missing;
+  std::string hint;
+};
+
 // The complete sandbox at the end: what came of /bin/true in it.
 struct SandboxFacts {
   bool ran = false;
@@ -171,6 +179,7 @@ struct DoctorFacts {
   DelegationFacts delegation;
   GroupFacts groups;
   StateFacts state;
+  DiskFacts disk;
   SandboxFacts sandbox;
   bool has_bash = false;
   bool has_python = false;

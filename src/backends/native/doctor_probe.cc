@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "backends/native/doctor_disk.h"
 #include "backends/native/doctor_settings.h"
 #include "backends/native/doctor_trial.h"
 #include "backends/native/id_ranges.h"
@@ -228,6 +229,9 @@ DoctorFacts examine_host(Result<storage::Home>& home) {
   } else {
     facts.groups.tried = true;
     facts.groups.error = setup.error().to_string();
+  }
+  if (facts.state.error.empty()) {
+    facts.disk = try_disk(home.value());
   }
   try_sandbox(home.value(), facts.sandbox);
   return facts;

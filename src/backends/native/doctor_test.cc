@@ -115,7 +115,7 @@ TEST(Doctor, SandboxesWorkWithoutControlGroupsAndThatIsSaid) {
   EXPECT_TRUE(diagnosis.ok);
   EXPECT_EQ(diagnosis.verdict,
             "Sandboxes work here; missing: clone_into_cgroup, cgroup_kill, delegation, memory, "
-            "cpu, pids.");
+            "cpu, pids, disk.");
   EXPECT_THAT(check_of(diagnosis, "memory").detail, HasSubstr("a watchdog stands in"));
   EXPECT_THAT(check_of(diagnosis, "cpu").detail, HasSubstr("processors stands in"));
   EXPECT_THAT(check_of(diagnosis, "pids").detail, HasSubstr("RLIMIT_NPROC stands in"));
@@ -223,6 +223,21 @@ TEST(DoctorWarnings, EachSettingWarnsAloneAndIsNoFailure) {
                                              "Worth a look: ") +
                                      one.name + ".");
   }
+}
+
+TEST(Doctor, WhoHoldsTheSizeOfAWorkspaceIsNamed) {
+  DoctorFacts facts = healthy_facts();
+  EXPECT_THAT(check_of(diagnose(facts), "disk").detail, HasSubstr("(loop)"));
+  facts.disk = {true, false, "this host has no mke2fs", "install e2fsprogs"};
+  const Diagnosis diagnosis = diagnose(facts);
+  EXPECT_TRUE(diagnosis.ok) << "sandboxes do without";
+  EXPECT_EQ(check_of(diagnosis, "disk").status, CheckStatus::kMissing);
+  EXPECT_EQ(check_of(diagnosis, "disk").detail, "this host has no mke2fs; a watchdog stands in");
+  EXPECT_EQ(check_of(diagnosis, "disk").fix, "install e2fsprogs");
+  const Check user = check_of(diagnose(healthy_facts_of_user()), "disk");
+  EXPECT_EQ(user.status, CheckStatus::kMissing);
+  EXPECT_THAT(user.detail, HasSubstr("a watchdog stands in"));
+  EXPECT_NE(user.fix, "");
 }
 
 TEST(Doctor, DelegationIsNamed) {

@@ -24,6 +24,8 @@ inline DoctorFacts healthy_facts() {
   facts.state.path = "/state";
   facts.state.free_bytes = 10ULL << 30;
   facts.state.free_files = 1'000'000;
+  facts.disk.tried = true;
+  facts.disk.held = true;
   facts.sandbox.ran = true;
   facts.sandbox.exit_code = 0;
   facts.has_bash = true;

@@ -122,8 +122,8 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
   boot.own_join_descriptors = static_cast<std::uint32_t>(groups.join.size());
   boot.join_descriptors = static_cast<std::uint32_t>(groups.work_join.size());
   boot.hostname = spec.hostname;
-  boot.uid = kInnerId;
-  boot.gid = kInnerId;
+  boot.uid = spec.user_id;
+  boot.gid = spec.group_id;
   boot.outer_uid = outer_id;
   boot.outer_gid = outer_id;
   // The guest, the spawner and a minder count too: they have the same user.
@@ -293,8 +293,8 @@ Status Launch::plan() {
     return {};
   }
   Identity identity;
-  identity.uid = kInnerId;
-  identity.gid = kInnerId;
+  identity.uid = request_.spec.user_id;
+  identity.gid = request_.spec.group_id;
   identity.machine_id = storage::random_hex(32);
   identity.boot_id = storage::make_id();
   identity.boot_time = ::time(nullptr);

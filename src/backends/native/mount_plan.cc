@@ -41,10 +41,12 @@ void add_etc(Parts& parts, const policy::Spec& spec, const Identity& identity) {
   PlanWriter& plan = parts.shared;
   const std::string uid = std::to_string(identity.uid);
   const std::string gid = std::to_string(identity.gid);
-  plan.file("etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n" + spec.user + ":x:" + uid +
-                              ":" + gid + "::/home/" + spec.user +
-                              ":/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:"
-                              "/usr/sbin/nologin\n");
+  std::string users = "root:x:0:0:root:/root:/usr/sbin/nologin\n" + spec.user + ":x:" + uid + ":" +
+                      gid + "::/home/" + spec.user + ":/bin/bash\n";
+  if (spec.user != "nobody") {
+    users += "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
+  }
+  plan.file("etc/passwd", std::move(users));
   plan.file("etc/group",
             "root:x:0:\n" + spec.user + ":x:" + gid + ":\nnogroup:x:65534:\n");
   plan.file("etc/hosts", "127.0.0.1 localhost " + spec.hostname + "\n::1 localhost\n");

@@ -30,6 +30,7 @@ constexpr std::uint64_t kGroupBlocks = 32768;
 constexpr std::uint64_t kLargest = 4ULL << 40;
 constexpr char kDraft[] = "disk.new";
 constexpr int kImageFd = 3;
+constexpr char kOtherPlace[] = "set CARREL_HOME to a directory with room on ext4, xfs or btrfs";
 
 // Everything that its own settings would say is said here.
 constexpr char kFeatures[] =
@@ -37,8 +38,9 @@ constexpr char kFeatures[] =
     "metadata_csum,dir_nlink,extra_isize";
 constexpr char kExtended[] = "nodiscard,lazy_itable_init=1,lazy_journal_init=1";
 
-Error not_here(const std::string& why) {
-  return Error{Code::kUnsupported, 0, "make a file system for a workspace: " + why, {}};
+Error not_here(const std::string& why, std::string hint = {}) {
+  return Error{Code::kUnsupported, 0, "make a file system for a workspace: " + why,
+               std::move(hint)};
 }
 
 std::string find_mke2fs() {
@@ -69,7 +71,7 @@ std::vector<std::string> words_for(const std::string& program, const DiskShape& 
 Status run_mke2fs(int image, const DiskShape& shape) {
   const std::string program = find_mke2fs();
   if (program.empty()) {
-    return not_here("this host has no mke2fs");
+    return not_here("this host has no mke2fs", "install the package e2fsprogs");
   }
   std::vector<std::string> words = words_for(program, shape);
   std::vector<char*> arguments;
@@ -145,7 +147,7 @@ Status keep_in_place(int file) {
   }
   unsigned flags = 0;
   if (type != BTRFS_SUPER_MAGIC || ::ioctl(file, FS_IOC_GETFLAGS, &flags) != 0) {
-    return not_here("its place is not ext4, xfs or btrfs");
+    return not_here("its place is not ext4, xfs or btrfs", kOtherPlace);
   }
   flags |= FS_NOCOW_FL;
   return ::ioctl(file, FS_IOC_SETFLAGS, &flags) == 0
@@ -161,7 +163,7 @@ Status check_room(int directory, std::uint64_t bytes) {
   }
   const std::uint64_t room =
       static_cast<std::uint64_t>(info.f_bavail) * static_cast<std::uint64_t>(info.f_bsize);
-  return room / 2 >= bytes ? Status{} : Status{not_here("the host has not twice its size free")};
+  return room / 2 >= bytes ? Status{} : Status{not_here("the host has not twice its size free", kOtherPlace)};
 }
 
 Status fill_draft(int directory, const DiskShape& shape) {
@@ -185,7 +187,8 @@ Status fill_draft(int directory, const DiskShape& shape) {
 Result<UniqueFd> open_draft(int directory) {
   auto mount = kernel::mount_image(directory, kDraft);
   if (!mount.ok()) {
-    return not_here(mount.error().to_string());
+    return not_here(mount.error().to_string(),
+                    "it takes ext4 and loop devices: 'modprobe loop', and /dev/loop-control");
   }
   // As root, whoever makes a fork's overlay has an id in it that is not root's.
   CARREL_ASSIGN(UniqueFd top, open_at(mount->get(), ".", O_RDONLY | O_DIRECTORY));

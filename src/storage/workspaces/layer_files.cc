@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/file_copy.h"
+
 namespace carrel::storage {
 
 namespace {
@@ -30,6 +32,13 @@ bool commit(int fd) {
   __u64 transaction = 0;
   return ::ioctl(fd, BTRFS_IOC_START_SYNC, &transaction) == 0 &&
          ::ioctl(fd, BTRFS_IOC_WAIT_SYNC, &transaction) == 0;
+}
+
+// On btrfs a file's contents are on the disk and known to its inode before they can be shared, so
+// that a commit brings both: a sync of the file would write a log that the commit throws away.
+bool can_be_committed(int file, int directory) {
+  const UniqueFd other(::openat(directory, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+  return other.valid() && share_contents(file, other.get());
 }
 
 }  // namespace
@@ -93,6 +102,9 @@ Status LayerFiles::sync(int last, std::initializer_list<int> above) {
   if (are_many()) {
     return ::syncfs(last) == 0 ? Status{} : Status{sync_error()};
   }
+  if (kind_ == Kind::kBtrfs && can_be_committed(last, *above.begin()) && commit(last)) {
+    return {};
+  }
   if (::fsync(last) != 0) {
     return sync_error();
   }
@@ -100,7 +112,7 @@ Status LayerFiles::sync(int last, std::initializer_list<int> above) {
     case Kind::kExt4:
       return {};  // one sync brings everything to the disk that was done to names and inodes before
     case Kind::kBtrfs:
-      return commit(last) || ::syncfs(last) == 0 ? Status{} : Status{sync_error()};
+      return ::syncfs(last) == 0 ? Status{} : Status{sync_error()};
     case Kind::kOther:
       break;
   }

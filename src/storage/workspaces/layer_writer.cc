@@ -6,6 +6,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -67,6 +68,17 @@ Result<ContentHash> hash_synced(int root, const std::string& path) {
   CARREL_ASSIGN(const UniqueFd file, open_below(root, path, O_RDONLY | O_NONBLOCK));
   write_back(file.get());
   return hash_of(file.get(), -1, path);
+}
+
+void begin_write_back(int root, std::span<const ScannedEntry> entries) {
+  constexpr std::size_t kMost = 256;  // of more the disk has enough to do with the first
+  for (const ScannedEntry& entry : entries.first(std::min(entries.size(), kMost))) {
+    if (entry.kind == EntryKind::kFile) {
+      if (auto file = open_below(root, entry.path, O_RDONLY | O_NONBLOCK); file.ok()) {
+        ::sync_file_range(file->get(), 0, 0, SYNC_FILE_RANGE_WRITE);
+      }
+    }
+  }
 }
 
 Result<std::string> attributes_below(int root, const std::string& path) {

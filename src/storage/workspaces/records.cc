@@ -128,6 +128,11 @@ Status WorkspaceRecords::add(const WorkspaceRow& row) {
     if (row.base.empty()) {
       return {};
     }
+    CARREL_ASSIGN(auto base, database_.prepare("SELECT id FROM snapshots WHERE id = ?"));
+    CARREL_ASSIGN(const bool known, base.bind(row.base).step());
+    if (!known) {  // a fork of nothing would be an empty one
+      return Error{Code::kNotFound, 0, "Snapshot " + row.base + " not found", {}};
+    }
     return run("INSERT INTO workspace_layers SELECT ?, position, layer, digest FROM "
                "snapshot_layers WHERE snapshot = ?",
                {row.name, row.base});

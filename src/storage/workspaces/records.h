@@ -49,6 +49,8 @@ struct SnapshotRow {
 class WorkspaceRecords {
  public:
   static Result<WorkspaceRecords> open(const Home& home);
+  // Where the rows of sandboxes are, too.
+  [[nodiscard]] Database database() const { return database_.share(); }
 
   // kConflict when there is one of that name.
   Status add(const WorkspaceRow& row);

@@ -25,6 +25,21 @@ TEST_F(SnapshotTest, FirstOneHasEverything) {
   EXPECT_EQ(look(row), look(tree()));
 }
 
+TEST_F(SnapshotTest, WhoRunsInOneIsKnownAtOnce) {
+  const WorkspaceRow row = store_->find("w").value();
+  EXPECT_FALSE(store_->is_used(row));
+  for (const auto sharing : {WorkspaceStore::Sharing::kAlone, WorkspaceStore::Sharing::kShared}) {
+    const auto used = store_->use(row, sharing);
+    ASSERT_TRUE(used.ok());
+    const std::int64_t before = wall_clock_ms();
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_TRUE(store_->is_used(row));
+    }
+    EXPECT_LT(wall_clock_ms() - before, 1000);
+  }
+  EXPECT_FALSE(store_->is_used(row)) << "asking leaves no mark";
+}
+
 TEST_F(SnapshotTest, NextOneHasOnlyWhatChanged) {
   write("a", "one");
   write("b", "two");

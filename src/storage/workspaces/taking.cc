@@ -116,6 +116,7 @@ Result<TakenLayer> take_layer(const LayerRequest& request) {
   TakenLayer layer;
   CARREL_ASSIGN(layer.scan,
                 scan_tree(request.tree, request.form, {request.without, &request.before}));
+  begin_write_back(request.tree, layer.scan.entries);
   Taker taker(request);
   CARREL_TRY(taker.compare(layer.scan));
   if (request.read) {

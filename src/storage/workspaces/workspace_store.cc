@@ -239,6 +239,21 @@ Result<UniqueFd> WorkspaceStore::use(const WorkspaceRow& row, Sharing sharing) {
   return file;
 }
 
+bool WorkspaceStore::is_used(const WorkspaceRow& row) {
+  const auto directory = open_place(row.name);
+  const UniqueFd file(directory.ok() ? ::openat(directory.value().get(), "use",
+                                                O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+                                     : -1);
+  // Others who ask have it for some microseconds, one who runs in it for longer.
+  for (int round = 0; file.valid() && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0; ++round) {
+    if (errno != EWOULDBLOCK || round == 3) {
+      return true;
+    }
+    ::usleep(200);
+  }
+  return false;
+}
+
 Result<SnapshotRow> WorkspaceStore::find_snapshot(const std::string& workspace,
                                                   const std::string& named) {
   CARREL_ASSIGN(const std::optional<SnapshotRow> known, records_.snapshot(named));
@@ -288,7 +303,7 @@ Result<LayerRef> WorkspaceStore::finish_layer(const Draft& draft,
   const std::string text = changes_to_text(changes);
   CARREL_TRY(files.sync_contents());
   CARREL_ASSIGN(const UniqueFd list, open_at(draft.directory.get(), "changes",
-                                             O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0400));
+                                             O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0400));
   CARREL_TRY(write_all(list.get(), text));
   CARREL_TRY(files.sync(list.get(), {draft.directory.get(), layers_.get()}));
   return LayerRef{draft.id, sha256(text)};

@@ -57,6 +57,8 @@ class WorkspaceStore {
   enum class Sharing { kAlone, kShared };
   // The mark of somebody who runs in it, for as long as it is open. kConflict.
   Result<UniqueFd> use(const WorkspaceRow& row, Sharing sharing);
+  // Whether somebody has that mark now.
+  bool is_used(const WorkspaceRow& row);
 
   // The snapshot that a person means: its id or, of that workspace (of any, if it is empty), its name
   // or the beginning of its id. One that could be several is an error.
