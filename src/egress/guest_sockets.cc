@@ -21,7 +21,7 @@ namespace {
 using protocol::FrameHeader;
 using protocol::FrameType;
 
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kPatience{30};  // it may be booting
 
 std::string frame(FrameType type, std::uint32_t channel, std::string_view payload) {
   std::array<unsigned char, protocol::kHeaderSize> head{};
@@ -150,7 +150,7 @@ class Reader {
 
 Task<Result<RoomSockets>> take_sockets(Watched& guest, std::string id) {
   const Deadline deadline = in(kPatience);
-  const Error silent{Code::kGone, 0, "the guest of sandbox " + id + " does not answer", {}};
+  const Error silent{Code::kUnavailable, 0, "the guest of sandbox " + id + " does not answer", {}};
   // Both at once: it would only wait for the second.
   const std::string greeting = hello(id) + frame(FrameType::kNetwork, 1, {});
   const bool greeted = co_await write_whole(guest, bytes_of(greeting), deadline);

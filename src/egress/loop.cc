@@ -150,6 +150,18 @@ void Watched::shut() {
   }
 }
 
+void Watched::rouse() {
+  Loop& loop = *loop_;
+  const std::uint32_t slot = slot_;
+  const std::uint32_t generation = loop.slots_[slot].generation;
+  if (reader_ != nullptr) {
+    reader_->wake(Woken::kReady);
+  }
+  if (loop.slots_[slot].generation == generation && writer_ != nullptr) {
+    writer_->wake(Woken::kReady);
+  }
+}
+
 void Watched::reset_on_close() {
   const linger now{1, 0};
   ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);

@@ -109,6 +109,8 @@ class Watched {
 
   // Ends the connection in both ways; whoever waits for it is woken, and finds it ended.
   void shut();
+  // Has whoever waits look again.
+  void rouse();
   // Has the other side see a reset when the descriptor is closed.
   void reset_on_close();
 

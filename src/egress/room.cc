@@ -63,11 +63,13 @@ Result<std::string> Service::secret(const std::string& name) const {
   return secrets->read(name);
 }
 
-Room::Room(Service& service, std::string id, policy::NetworkPolicy policy, SyntheticNames names)
+Room::Room(Service& service, std::string id, policy::NetworkPolicy policy, SyntheticNames names,
+           KeptUsage usage)
     : service_(&service),
       id_(std::move(id)),
       policy_(std::move(policy)),
-      names_(std::move(names)) {}
+      names_(std::move(names)),
+      usage_(std::move(usage)) {}
 
 void Room::open(RoomSockets sockets) {
   for (std::uint32_t i = 0; i < sockets.size(); ++i) {
@@ -152,6 +154,7 @@ void Room::close() {
   for (const auto& socket : sockets) {
     socket->shut();
   }
+  usage_.settle();
 }
 
 Status Room::enter(LiveFlow& flow) {
@@ -165,7 +168,7 @@ Status Room::enter(LiveFlow& flow) {
                  {}};
   }
   flows_.push_back(&flow);
-  ++usage_.connections;
+  usage_.count_connection();
   return {};
 }
 
@@ -175,23 +178,21 @@ std::string Room::used_up() const {
     return std::string("the sandbox's budget for bytes that ") + way + " the network, " +
            std::to_string(bytes) + ", is used up";
   };
-  if (usage_.bytes_out >= budgets.bytes_out) {
+  if (usage().bytes_out >= budgets.bytes_out) {
     return sentence("leave over", budgets.bytes_out);
   }
-  return usage_.bytes_in >= budgets.bytes_in ? sentence("come in over", budgets.bytes_in)
+  return usage().bytes_in >= budgets.bytes_in ? sentence("come in over", budgets.bytes_in)
                                              : std::string();
 }
 
 void Room::leave(LiveFlow& flow) { flows_.remove(&flow); }
 
 bool Room::spend_out(std::uint64_t bytes) {
-  usage_.bytes_out += bytes;
-  return usage_.bytes_out <= policy_.budgets.bytes_out;
+  return usage_.spend_out(bytes, policy_.budgets);
 }
 
 bool Room::spend_in(std::uint64_t bytes) {
-  usage_.bytes_in += bytes;
-  return usage_.bytes_in <= policy_.budgets.bytes_in;
+  return usage_.spend_in(bytes, policy_.budgets);
 }
 
 std::vector<policy::IpAddress> Room::remembered(const policy::Host& name) const {
@@ -220,7 +221,9 @@ bool Room::spend_lookup() {
 
 void Room::log(DecisionRecord record) {
   record.sandbox = id_;
-  usage_.denied += record.allowed ? 0 : 1;
+  if (!record.allowed) {
+    usage_.count_denial();
+  }
   service_->log.add(record);
 }
 

@@ -17,6 +17,7 @@
 #include "egress/tls_authority.h"
 #include "egress/tls_servers.h"
 #include "egress/upstream.h"
+#include "egress/usage.h"
 #include "policy/decide.h"
 #include "policy/network.h"
 #include "protocol/message.h"
@@ -61,7 +62,8 @@ struct LiveFlow {
 // One sandbox's network: its policy, the names it knows, its connections and what it has used.
 class Room : public std::enable_shared_from_this<Room> {
  public:
-  Room(Service& service, std::string id, policy::NetworkPolicy policy, SyntheticNames names);
+  Room(Service& service, std::string id, policy::NetworkPolicy policy, SyntheticNames names,
+       KeptUsage usage);
 
   [[nodiscard]] const std::string& id() const { return id_; }
   [[nodiscard]] Service& service() { return *service_; }
@@ -95,13 +97,7 @@ class Room : public std::enable_shared_from_this<Room> {
   // Whether one more lookup fits into this minute.
   bool spend_lookup();
 
-  struct Usage {
-    std::uint64_t bytes_out = 0;
-    std::uint64_t bytes_in = 0;
-    std::uint64_t connections = 0;  // so far
-    std::uint64_t denied = 0;
-  };
-  [[nodiscard]] const Usage& usage() const { return usage_; }
+  [[nodiscard]] const Usage& usage() const { return usage_.now(); }
   [[nodiscard]] std::size_t live() const { return flows_.size(); }
   void log(DecisionRecord record);
 
@@ -120,7 +116,7 @@ class Room : public std::enable_shared_from_this<Room> {
     Deadline until{};
   };
   std::map<std::string, Remembered> remembered_;
-  Usage usage_;
+  KeptUsage usage_;
   Deadline minute_{};
   std::uint32_t lookups_ = 0;
   bool closed_ = false;
