@@ -63,6 +63,11 @@ Result<UniqueFd> open_registration(const storage::Home& home, const std::string&
   return open_at(place.get(), id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
+Result<UniqueFd> find_registration(const storage::Home& home, const std::string& id) {
+  return open_at(home.directory(), std::string(kRegistrations) + "/" + id,
+                 O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+}
+
 Status make_registrations(const storage::Home& home) {
   CARREL_TRY(open_place(home));
   return {};
@@ -152,7 +157,7 @@ Result<UniqueFd> connect_guest(const storage::Home& home, const Registration& re
     return storage::connect_box(home, record);
   }
   const Error gone{Code::kGone, 0, "sandbox " + registration.id + " has ended", {}};
-  CARREL_ASSIGN(const UniqueFd directory, open_registration(home, registration.id));
+  CARREL_ASSIGN(const UniqueFd directory, find_registration(home, registration.id));
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_un address = socket_address(directory.get(), kSocket);
   if (!socket.valid() ||

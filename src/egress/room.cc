@@ -96,6 +96,8 @@ void Room::open(RoomSockets sockets) {
       case protocol::kDnsStream6:
         spawn(accept_flows(shared_from_this(), socket, Entrance::kDns));
         break;
+      case protocol::kDatagramProbe:
+      case protocol::kStreamProbe:
       case protocol::kNetworkSockets:
         break;
     }
@@ -168,7 +170,9 @@ Status Room::enter(LiveFlow& flow) {
                  {}};
   }
   flows_.push_back(&flow);
-  usage_.count_connection();
+  if (!proving_) {
+    usage_.count_connection();
+  }
   return {};
 }
 
@@ -212,6 +216,9 @@ void Room::remember(const policy::Host& name, std::vector<policy::IpAddress> add
 }
 
 bool Room::spend_lookup() {
+  if (proving_) {
+    return true;
+  }
   if (Clock::now() >= minute_) {
     minute_ = Clock::now() + std::chrono::minutes(1);
     lookups_ = 0;
@@ -220,6 +227,9 @@ bool Room::spend_lookup() {
 }
 
 void Room::log(DecisionRecord record) {
+  if (proving_) {
+    return;
+  }
   record.sandbox = id_;
   if (!record.allowed) {
     usage_.count_denial();

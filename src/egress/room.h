@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -76,6 +77,19 @@ class Room : public std::enable_shared_from_this<Room> {
     authority_ = std::move(authority);
   }
 
+  // Whether no command has run in the sandbox, and that from now on some may.
+  [[nodiscard]] bool is_new() const { return usage_.is_new(); }
+  void settle() { usage_.settle(); }
+  // While it is tried whether the network holds nothing is counted or logged, and one more name is
+  // allowed.
+  enum class Proving { kNo, kYes };
+  void set_proving(Proving proving) {
+    proving_ = proving == Proving::kYes;
+    canary_.reset();
+  }
+  void set_canary(policy::Host name) { canary_ = std::move(name); }
+  [[nodiscard]] bool is_canary(const policy::Host& name) const { return canary_ == name; }
+
   // Serves the sockets until close().
   void open(RoomSockets sockets);
   // Connections that the new policy does not allow end.
@@ -120,6 +134,8 @@ class Room : public std::enable_shared_from_this<Room> {
   Deadline minute_{};
   std::uint32_t lookups_ = 0;
   bool closed_ = false;
+  bool proving_ = false;
+  std::optional<policy::Host> canary_;
 };
 
 }  // namespace carrel::egress

@@ -9,6 +9,7 @@
 
 #include "egress/guest_sockets.h"
 #include "egress/io.h"
+#include "egress/self_test.h"
 #include "egress/trust.h"
 
 namespace carrel::egress {
@@ -104,7 +105,7 @@ Task<Status> Rooms::open(Registration registration) {
   if (!sockets.ok()) {
     co_return sockets.error();
   }
-  auto directory = open_registration(*home_, id);
+  auto directory = find_registration(*home_, id);
   if (!directory.ok()) {
     co_return directory.error();
   }
@@ -124,8 +125,19 @@ Task<Status> Rooms::open(Registration registration) {
       co_return trusted;
     }
   }
-  rooms_[id] = room;
+  Probes probes{std::move((*sockets)[protocol::kDatagramProbe]),
+                std::move((*sockets)[protocol::kStreamProbe])};
   room->open(std::move(sockets.value()));
+  // CRITICAL: no command runs in a sandbox whose network does not hold.
+  if (room->is_new()) {
+    const Status proven = co_await prove(*room, std::move(probes));
+    if (!proven.ok()) {
+      room->close();
+      co_return proven;
+    }
+    room->settle();
+  }
+  rooms_[id] = room;
   spawn(watch(room, guest, std::move(registration)));
   co_return Status();
 }

@@ -56,7 +56,7 @@ bool has_trust(const storage::Home& home, const std::string& id) {
 
 Status write_trust(const storage::Home& home, const std::string& id,
                    const std::string& certificate) {
-  CARREL_ASSIGN(const UniqueFd place, open_registration(home, id));
+  CARREL_ASSIGN(const UniqueFd place, find_registration(home, id));
   CARREL_ASSIGN(const UniqueFd directory,
                 open_at(place.get(), kDirectory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
   CARREL_ASSIGN(const std::string path, http::authorities_of_this_host());

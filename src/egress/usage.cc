@@ -43,12 +43,14 @@ Result<KeptUsage> KeptUsage::open(int directory) {
     }
     usage.now_ = before;
     usage.kept_ = before;
+    usage.new_ = false;
   }
   return usage;
 }
 
 // One line of one size: whoever reads finds the old one or the new one.
-bool KeptUsage::write() const {
+bool KeptUsage::write() {
+  new_ = false;
   std::array<char, 128> text{};
   const int size = std::snprintf(text.data(), text.size(),
                                  "%020" PRIu64 " %020" PRIu64 " %020" PRIu64 " %020" PRIu64 "\n",

@@ -25,6 +25,8 @@ class KeptUsage {
   static Result<KeptUsage> open(int directory);
 
   [[nodiscard]] const Usage& now() const { return now_; }
+  // Whether nothing was ever written.
+  [[nodiscard]] bool is_new() const { return new_; }
   // Count bytes. False: they are more than the budget has.
   bool spend_out(std::uint64_t bytes, const policy::NetworkBudgets& budgets);
   bool spend_in(std::uint64_t bytes, const policy::NetworkBudgets& budgets);
@@ -34,11 +36,12 @@ class KeptUsage {
   void settle();
 
  private:
-  [[nodiscard]] bool write() const;
+  [[nodiscard]] bool write();
 
   UniqueFd file_;
   Usage now_;
   Usage kept_;  // the bytes that are written down
+  bool new_ = true;
 };
 
 }  // namespace carrel::egress

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 
 namespace carrel::egress {
 namespace {
@@ -20,7 +21,11 @@ class KeptUsageTest : public testing::Test {
     directory_ = UniqueFd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   }
   void TearDown() override { std::filesystem::remove_all(path_); }
-  [[nodiscard]] KeptUsage open() const { return std::move(KeptUsage::open(directory_.get()).value()); }
+  [[nodiscard]] KeptUsage open() const {
+    auto usage = KeptUsage::open(directory_.get());
+    EXPECT_TRUE(usage.ok());
+    return std::move(usage.value());
+  }
 
   std::string path_;
   UniqueFd directory_;
@@ -34,7 +39,7 @@ TEST_F(KeptUsageTest, WhatWasUsedByAProcessThatWasKilledIsNotGivenBack) {
   for (int lives = 0; lives < 10; ++lives) {
     KeptUsage usage = open();
     for (int i = 0; i < 5; ++i) {
-      sent += usage.spend_out(1000, budgets_) ? 1000 : 0;
+      sent += usage.spend_out(1000, budgets_) ? 1000U : 0U;
     }
   }
   EXPECT_LE(sent, kBudget);
