@@ -88,6 +88,24 @@ Task<Ended> move(Watched& from, Watched& to, const Spend& spend, const Patience&
   }
 }
 
+// As write_whole(), with a limit that may come while it waits.
+Task<bool> write_rest(Watched& to, Bytes bytes, const Patience& patience) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::send(to.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(n));
+    } else if (errno == EAGAIN) {
+      const Woken woken = co_await to.writable(patience.until());
+      if (woken == Woken::kLate) {
+        co_return false;
+      }
+    } else if (errno != EINTR) {
+      co_return false;
+    }
+  }
+  co_return true;
+}
+
 // kNotYet after `most` bytes. What is short needs a small buffer only. The calls are made here, and
 // not in coroutines of their own: for short messages that is what it costs.
 Task<Ended> copy(Watched& from, Watched& to, const Spend& spend, const Patience& patience,
@@ -118,7 +136,7 @@ Task<Ended> copy(Watched& from, Watched& to, const Spend& spend, const Patience&
     if (sent < n) {
       const std::size_t done = sent < 0 ? 0 : static_cast<std::size_t>(sent);
       const Bytes rest = Bytes(buffer).subspan(done, size - done);
-      const bool whole = co_await write_whole(to, rest, patience.until());
+      const bool whole = co_await write_rest(to, rest, patience);
       if (!whole) {
         co_return Ended::kBroken;
       }
