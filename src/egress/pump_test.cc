@@ -32,13 +32,19 @@ class PumpTest : public testing::Test {
   Task<void> carry() {
     const Spend spend = [](std::uint64_t) { return true; };
     whole_ = co_await pump(*from_, *to_, spend, patience_);
-    loop_.stop();
+    finish();
   }
   Task<void> lose_patience() {
     co_await loop_.sleep(in(milliseconds(20)));
     patience_.longest = milliseconds(50);
     from_->rouse();
     to_->rouse();
+    finish();
+  }
+  void finish() {
+    if (++finished_ == 2) {
+      loop_.stop();
+    }
   }
   void run() {
     spawn(carry());
@@ -53,6 +59,7 @@ class PumpTest : public testing::Test {
   UniqueFd sender_;
   UniqueFd receiver_;
   bool whole_ = true;
+  int finished_ = 0;
 };
 
 TEST_F(PumpTest, OneThatWaitsForBytesEndsWhenThereIsALimit) {
