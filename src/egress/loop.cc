@@ -42,7 +42,13 @@ void Wait::wake(Woken how) {
   handle_.resume();
 }
 
-Loop::Loop() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
+namespace {
+
+constexpr std::size_t kScratch = 64U << 10;
+
+}  // namespace
+
+Loop::Loop() : epoll_(::epoll_create1(EPOLL_CLOEXEC)), scratch_(kScratch) {}
 
 std::uint32_t Loop::add(Watched& watched, int fd) {
   std::uint32_t slot = 0;

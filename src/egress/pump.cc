@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <span>
 #include <vector>
 
 #include "egress/io.h"
@@ -14,7 +15,6 @@ namespace carrel::egress {
 
 namespace {
 
-constexpr std::size_t kSmallPiece = 16U << 10;
 constexpr std::size_t kPiece = 64U << 10;
 constexpr std::uint64_t kLong = 1U << 20;  // more than this is worth a pipe
 constexpr int kPipeSize = 512 << 10;
@@ -106,11 +106,12 @@ Task<bool> write_rest(Watched& to, Bytes bytes, const Patience& patience) {
   co_return true;
 }
 
-// kNotYet after `most` bytes. What is short needs a small buffer only. The calls are made here, and
-// not in coroutines of their own: for short messages that is what it costs.
+// kNotYet after `most` bytes. A connection has memory of its own only for what could not be sent at
+// once. The calls are made here, and not in coroutines of their own: for short messages that is what
+// it costs.
 Task<Ended> copy(Watched& from, Watched& to, const Spend& spend, const Patience& patience,
                  std::uint64_t most) {
-  std::vector<std::uint8_t> buffer(kSmallPiece);
+  const std::span<std::uint8_t> buffer = from.loop().scratch();
   std::uint64_t carried = 0;
   while (carried < most) {
     const ssize_t n = ::recv(from.fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
@@ -135,7 +136,8 @@ Task<Ended> copy(Watched& from, Watched& to, const Spend& spend, const Patience&
     const ssize_t sent = ::send(to.fd(), buffer.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < n) {
       const std::size_t done = sent < 0 ? 0 : static_cast<std::size_t>(sent);
-      const Bytes rest = Bytes(buffer).subspan(done, size - done);
+      const Bytes unsent = Bytes(buffer).subspan(done, size - done);
+      const std::vector<std::uint8_t> rest(unsent.begin(), unsent.end());
       const bool whole = co_await write_rest(to, rest, patience);
       if (!whole) {
         co_return Ended::kBroken;
@@ -147,8 +149,8 @@ Task<Ended> copy(Watched& from, Watched& to, const Spend& spend, const Patience&
       if (woken == Woken::kLate) {
         co_return Ended::kBroken;
       }
-    } else if (size < kPiece) {
-      buffer.resize(kPiece);
+    } else if (from.has_had_its_turn()) {
+      co_await from.loop().turn();
     }
   }
   co_return Ended::kNotYet;
