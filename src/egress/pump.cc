@@ -48,7 +48,8 @@ Task<bool> empty_pipe(Pipe& pipe, Watched& to, std::size_t size, const Patience&
     if (n > 0) {
       size -= static_cast<std::size_t>(n);
     } else if (n < 0 && errno == EAGAIN) {
-      const Woken woken = co_await to.writable(patience.until());
+      const Deadline until = patience.until();
+      const Woken woken = co_await to.writable(until);
       if (woken == Woken::kLate) {
         co_return false;
       }
@@ -68,7 +69,8 @@ Task<Ended> move(Watched& from, Watched& to, const Spend& spend, const Patience&
     }
     if (n < 0) {
       if (errno == EAGAIN) {
-        const Woken woken = co_await from.readable(patience.until());
+        const Deadline until = patience.until();
+        const Woken woken = co_await from.readable(until);
         if (woken == Woken::kLate) {
           co_return Ended::kBroken;
         }
@@ -95,7 +97,8 @@ Task<bool> write_rest(Watched& to, Bytes bytes, const Patience& patience) {
     if (n >= 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(n));
     } else if (errno == EAGAIN) {
-      const Woken woken = co_await to.writable(patience.until());
+      const Deadline until = patience.until();
+      const Woken woken = co_await to.writable(until);
       if (woken == Woken::kLate) {
         co_return false;
       }
@@ -120,7 +123,8 @@ Task<Ended> copy(Watched& from, Watched& to, const Spend& spend, const Patience&
     }
     if (n < 0) {
       if (errno == EAGAIN) {
-        const Woken woken = co_await from.readable(patience.until());
+        const Deadline until = patience.until();
+        const Woken woken = co_await from.readable(until);
         if (woken == Woken::kLate) {
           co_return Ended::kBroken;
         }
@@ -145,7 +149,8 @@ Task<Ended> copy(Watched& from, Watched& to, const Spend& spend, const Patience&
     }
     carried += size;
     if (size < buffer.size() && !from.ending()) {
-      const Woken woken = co_await from.readable(patience.until());
+      const Deadline until = patience.until();
+      const Woken woken = co_await from.readable(until);
       if (woken == Woken::kLate) {
         co_return Ended::kBroken;
       }
