@@ -1,13 +1,16 @@
 #!/bin/sh
 # The main job, without a model: a scripted agent works in a room of its own for two turns, then
-# tries three things that a bad agent might try. Uses a throw-away CARREL_HOME and leaves nothing.
+# tries three things that a bad agent might try, and a network of one server. Uses a throw-away
+# CARREL_HOME and leaves nothing.
 set -eu
 
 carrel=${CARREL:-build/carrel}
 CARREL_HOME=$(mktemp -d)
 export CARREL_HOME
 id=
+server=
 finish() {
+  [ -z "$server" ] || kill "$server" 2>/dev/null || true
   [ -z "$id" ] || "$carrel" rm --force "$id" >/dev/null 2>&1 || true
   rm -rf "$CARREL_HOME"
 }
@@ -72,6 +75,34 @@ contained 'not one of its processes is left' [ "$(pgrep -fc 'fork-bomb' || true)
 attempt '3. Take 2 GB of memory (512 MB are allowed)' \
   "$carrel" run --timeout 20 -- python3 -c 'x = bytearray(2 * 1024**3); print("got it")'
 contained 'ended by the limit' [ "$status" = 137 ]
+
+# The host's own address is not public, so it takes a rule of its own.
+address=$(hostname -I 2>/dev/null | tr ' ' '\n' | grep -m 1 -F . || true)
+if [ -n "$address" ]; then
+  say 'A network of one server: what no rule names is refused, with a reason'
+  mkdir "$CARREL_HOME/site"
+  printf 'hello from the server\n' > "$CARREL_HOME/site/index.html"
+  python3 -u -m http.server --bind "$address" --directory "$CARREL_HOME/site" 0 \
+    > "$CARREL_HOME/server" 2>&1 &
+  server=$!
+  port=
+  for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    port=$(sed -n 's/.* port \([0-9]*\) .*/\1/p' "$CARREL_HOME/server")
+    [ -z "$port" ] || break
+    sleep 0.25
+  done
+  get='import sys, urllib.request, urllib.error
+try:
+    print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())
+except urllib.error.HTTPError as error:
+    print(error.read().decode())'
+  attempt '1. The server that is named' \
+    "$carrel" run --network "allow=http:$address:$port" -- python3 -c "$get" "http://$address:$port/"
+  contained 'allowed, and nothing else' [ "${output#*hello from the server}" != "$output" ]
+  attempt '2. The metadata service of a cloud' "$carrel" run --network "allow=http:$address:$port" \
+    -- python3 -c "$get" http://169.254.169.254/
+  contained 'denied' [ "${output#*no rule lists it}" != "$output" ]
+fi
 
 say 'The host is fine, and nothing is left'
 "$carrel" rm "$id" >/dev/null

@@ -45,6 +45,7 @@ carrel rm --all --force > /dev/null 2>&1
 VARIABLE = (
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{3,4}(?:-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?\b"), "ID"),
     (re.compile(r'"duration_ms":\d+'), '"duration_ms":N'),
+    (re.compile(r"\b\d\d:\d\d:\d\d\b"), "TIME"),
     (re.compile(r"\bPython \d+(?:\.\d+)+"), "Python N"),
 )
 

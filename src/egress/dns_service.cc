@@ -11,6 +11,9 @@ namespace carrel::egress {
 namespace {
 
 constexpr std::chrono::seconds kStreamPatience{10};
+// The last of the synthetic addresses, which no name gets.
+const policy::IpAddress kCanary =
+    policy::IpAddress::from(policy::IpAddress::V4{198, 19, 255, 254});
 
 bool asks_for_address(const DnsQuery& query) {
   return query.klass == 1 && (query.type == static_cast<std::uint16_t>(DnsType::kA) ||
@@ -38,6 +41,9 @@ std::optional<std::vector<std::uint8_t>> answer(Room& room, Bytes message, DnsTr
   }
   if (!query.name.has_value() || !query.name->is_name()) {
     return refuse(DnsCode::kNoSuchName, "no host has this name", {});
+  }
+  if (room.is_canary(*query.name)) {
+    return write_dns_answer(query, DnsCode::kNoError, {kCanary}, transport);
   }
   policy::Verdict verdict = may_resolve(room.policy(), *query.name);
   if (verdict.denied()) {

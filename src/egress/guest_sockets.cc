@@ -21,7 +21,7 @@ namespace {
 using protocol::FrameHeader;
 using protocol::FrameType;
 
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kPatience{30};  // it may be booting
 
 std::string frame(FrameType type, std::uint32_t channel, std::string_view payload) {
   std::array<unsigned char, protocol::kHeaderSize> head{};
@@ -42,7 +42,7 @@ std::string hello(const std::string& id) {
 struct Kind {
   int family;
   int type;
-  std::uint16_t port;
+  std::uint16_t port;  // 0: it is not bound
 };
 
 // In the order of NetworkSocket.
@@ -54,6 +54,8 @@ constexpr std::array<Kind, protocol::kNetworkSockets> kKinds = {{
     {AF_INET, SOCK_STREAM, kernel::kCaptiveDnsPort},
     {AF_INET6, SOCK_STREAM, kernel::kCaptiveDnsPort},
     {AF_INET, SOCK_STREAM, kernel::kCaptiveProxyPort},
+    {AF_INET, SOCK_DGRAM, 0},
+    {AF_INET, SOCK_STREAM, 0},
 }};
 
 bool is_of_kind(int fd, const Kind& kind) {
@@ -64,10 +66,13 @@ bool is_of_kind(int fd, const Kind& kind) {
     return false;
   }
   const auto address = here.address();
-  return address.has_value() && classify(*address) == policy::AddressClass::kLoopback &&
+  const bool bound = kind.port != 0;
+  const int listens = bound && kind.type == SOCK_STREAM ? 1 : 0;
+  return address.has_value() &&
+         (!bound || classify(*address) == policy::AddressClass::kLoopback) &&
          kernel::socket_option<int>(fd, SO_DOMAIN) == kind.family &&
          kernel::socket_option<int>(fd, SO_TYPE) == kind.type &&
-         kernel::socket_option<int>(fd, SO_ACCEPTCONN) == (kind.type == SOCK_STREAM ? 1 : 0);
+         kernel::socket_option<int>(fd, SO_ACCEPTCONN) == listens;
 }
 
 Result<RoomSockets> check(std::vector<UniqueFd> descriptors, std::uint32_t present) {
@@ -150,7 +155,7 @@ class Reader {
 
 Task<Result<RoomSockets>> take_sockets(Watched& guest, std::string id) {
   const Deadline deadline = in(kPatience);
-  const Error silent{Code::kGone, 0, "the guest of sandbox " + id + " does not answer", {}};
+  const Error silent{Code::kUnavailable, 0, "the guest of sandbox " + id + " does not answer", {}};
   // Both at once: it would only wait for the second.
   const std::string greeting = hello(id) + frame(FrameType::kNetwork, 1, {});
   const bool greeted = co_await write_whole(guest, bytes_of(greeting), deadline);

@@ -42,7 +42,13 @@ void Wait::wake(Woken how) {
   handle_.resume();
 }
 
-Loop::Loop() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
+namespace {
+
+constexpr std::size_t kScratch = 64U << 10;
+
+}  // namespace
+
+Loop::Loop() : epoll_(::epoll_create1(EPOLL_CLOEXEC)), scratch_(kScratch) {}
 
 std::uint32_t Loop::add(Watched& watched, int fd) {
   std::uint32_t slot = 0;
@@ -146,6 +152,18 @@ void Watched::shut() {
   }
   if (loop.slots_[slot].generation == generation && writer_ != nullptr) {
     has_room_ = false;
+    writer_->wake(Woken::kReady);
+  }
+}
+
+void Watched::rouse() {
+  Loop& loop = *loop_;
+  const std::uint32_t slot = slot_;
+  const std::uint32_t generation = loop.slots_[slot].generation;
+  if (reader_ != nullptr) {
+    reader_->wake(Woken::kReady);
+  }
+  if (loop.slots_[slot].generation == generation && writer_ != nullptr) {
     writer_->wake(Woken::kReady);
   }
 }

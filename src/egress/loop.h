@@ -4,6 +4,7 @@
 #include <coroutine>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -63,6 +64,8 @@ class Loop {
   Wait sleep(Deadline until) { return Wait(*this, nullptr, nullptr, until); }
   // Lets everything else that is ready go first.
   Wait turn() { return sleep(Clock::now()); }
+  // Memory for whoever needs some until it waits the next time.
+  [[nodiscard]] std::span<std::uint8_t> scratch() { return scratch_; }
 
  private:
   friend class Wait;
@@ -82,6 +85,7 @@ class Loop {
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::multimap<Deadline, Wait*> timers_;
+  std::vector<std::uint8_t> scratch_;
   bool stopped_ = false;
 };
 
@@ -109,6 +113,8 @@ class Watched {
 
   // Ends the connection in both ways; whoever waits for it is woken, and finds it ended.
   void shut();
+  // Has whoever waits look again.
+  void rouse();
   // Has the other side see a reset when the descriptor is closed.
   void reset_on_close();
 

@@ -165,7 +165,8 @@ class Publisher {
   // One way; where it fails, the other way ends as well.
   static Task<void> carry(Watched& from, Watched& to) {
     const Spend everything = [](std::uint64_t) { return true; };
-    const bool ended = co_await pump(from, to, everything, Carrying::kCopied);
+    const Patience patience;
+    const bool ended = co_await pump(from, to, everything, patience, Carrying::kCopied);
     if (!ended) {
       from.reset_on_close();
       to.reset_on_close();

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <span>
 #include <vector>
 
 #include "egress/io.h"
@@ -14,7 +15,6 @@ namespace carrel::egress {
 
 namespace {
 
-constexpr std::size_t kSmallPiece = 16U << 10;
 constexpr std::size_t kPiece = 64U << 10;
 constexpr std::uint64_t kLong = 1U << 20;  // more than this is worth a pipe
 constexpr int kPipeSize = 512 << 10;
@@ -42,13 +42,17 @@ constexpr unsigned kFlags = SPLICE_F_MOVE | SPLICE_F_NONBLOCK;
 enum class Ended { kWhole, kBroken, kNotYet };
 
 // Everything that is in the pipe. False: the socket failed.
-Task<bool> empty_pipe(Pipe& pipe, Watched& to, std::size_t size) {
+Task<bool> empty_pipe(Pipe& pipe, Watched& to, std::size_t size, const Patience& patience) {
   while (size > 0) {
     const ssize_t n = ::splice(pipe.out.get(), nullptr, to.fd(), nullptr, size, kFlags);
     if (n > 0) {
       size -= static_cast<std::size_t>(n);
     } else if (n < 0 && errno == EAGAIN) {
-      co_await to.writable();
+      const Deadline until = patience.until();
+      const Woken woken = co_await to.writable(until);
+      if (woken == Woken::kLate) {
+        co_return false;
+      }
     } else if (n == 0 || errno != EINTR) {
       co_return false;
     }
@@ -56,7 +60,8 @@ Task<bool> empty_pipe(Pipe& pipe, Watched& to, std::size_t size) {
   co_return true;
 }
 
-Task<Ended> move(Watched& from, Watched& to, const Spend& spend, Pipe& pipe) {
+Task<Ended> move(Watched& from, Watched& to, const Spend& spend, const Patience& patience,
+                 Pipe& pipe) {
   for (;;) {
     const ssize_t n = ::splice(from.fd(), nullptr, pipe.in.get(), nullptr, kPipeSize, kFlags);
     if (n == 0) {
@@ -64,7 +69,11 @@ Task<Ended> move(Watched& from, Watched& to, const Spend& spend, Pipe& pipe) {
     }
     if (n < 0) {
       if (errno == EAGAIN) {
-        co_await from.readable();
+        const Deadline until = patience.until();
+        const Woken woken = co_await from.readable(until);
+        if (woken == Woken::kLate) {
+          co_return Ended::kBroken;
+        }
       } else if (errno != EINTR) {
         co_return Ended::kBroken;
       }
@@ -74,17 +83,38 @@ Task<Ended> move(Watched& from, Watched& to, const Spend& spend, Pipe& pipe) {
     if (!spend(size)) {
       co_return Ended::kBroken;
     }
-    const bool sent = co_await empty_pipe(pipe, to, size);
+    const bool sent = co_await empty_pipe(pipe, to, size, patience);
     if (!sent) {
       co_return Ended::kBroken;
     }
   }
 }
 
-// kNotYet after `most` bytes. What is short needs a small buffer only. The calls are made here, and
-// not in coroutines of their own: for short messages that is what it costs.
-Task<Ended> copy(Watched& from, Watched& to, const Spend& spend, std::uint64_t most) {
-  std::vector<std::uint8_t> buffer(kSmallPiece);
+// As write_whole(), with a limit that may come while it waits.
+Task<bool> write_rest(Watched& to, Bytes bytes, const Patience& patience) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::send(to.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(n));
+    } else if (errno == EAGAIN) {
+      const Deadline until = patience.until();
+      const Woken woken = co_await to.writable(until);
+      if (woken == Woken::kLate) {
+        co_return false;
+      }
+    } else if (errno != EINTR) {
+      co_return false;
+    }
+  }
+  co_return true;
+}
+
+// kNotYet after `most` bytes. A connection has memory of its own only for what could not be sent at
+// once. The calls are made here, and not in coroutines of their own: for short messages that is what
+// it costs.
+Task<Ended> copy(Watched& from, Watched& to, const Spend& spend, const Patience& patience,
+                 std::uint64_t most) {
+  const std::span<std::uint8_t> buffer = from.loop().scratch();
   std::uint64_t carried = 0;
   while (carried < most) {
     const ssize_t n = ::recv(from.fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
@@ -93,7 +123,11 @@ Task<Ended> copy(Watched& from, Watched& to, const Spend& spend, std::uint64_t m
     }
     if (n < 0) {
       if (errno == EAGAIN) {
-        co_await from.readable();
+        const Deadline until = patience.until();
+        const Woken woken = co_await from.readable(until);
+        if (woken == Woken::kLate) {
+          co_return Ended::kBroken;
+        }
       } else if (errno != EINTR) {
         co_return Ended::kBroken;
       }
@@ -106,16 +140,22 @@ Task<Ended> copy(Watched& from, Watched& to, const Spend& spend, std::uint64_t m
     const ssize_t sent = ::send(to.fd(), buffer.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < n) {
       const std::size_t done = sent < 0 ? 0 : static_cast<std::size_t>(sent);
-      const bool whole = co_await write_whole(to, Bytes(buffer).subspan(done, size - done));
+      const Bytes unsent = Bytes(buffer).subspan(done, size - done);
+      const std::vector<std::uint8_t> rest(unsent.begin(), unsent.end());
+      const bool whole = co_await write_rest(to, rest, patience);
       if (!whole) {
         co_return Ended::kBroken;
       }
     }
     carried += size;
     if (size < buffer.size() && !from.ending()) {
-      co_await from.readable();
-    } else if (size < kPiece) {
-      buffer.resize(kPiece);
+      const Deadline until = patience.until();
+      const Woken woken = co_await from.readable(until);
+      if (woken == Woken::kLate) {
+        co_return Ended::kBroken;
+      }
+    } else if (from.has_had_its_turn()) {
+      co_await from.loop().turn();
     }
   }
   co_return Ended::kNotYet;
@@ -123,16 +163,17 @@ Task<Ended> copy(Watched& from, Watched& to, const Spend& spend, std::uint64_t m
 
 }  // namespace
 
-Task<bool> pump(Watched& from, Watched& to, const Spend& spend, Carrying carrying) {
+Task<bool> pump(Watched& from, Watched& to, const Spend& spend, const Patience& patience,
+                Carrying carrying) {
   constexpr std::uint64_t kEverything = UINT64_MAX;
   const std::uint64_t most = carrying == Carrying::kQuick ? kLong : kEverything;
-  Ended ended = co_await copy(from, to, spend, most);
+  Ended ended = co_await copy(from, to, spend, patience, most);
   if (ended == Ended::kNotYet) {
     Pipe pipe;
     if (pipe.open()) {
-      ended = co_await move(from, to, spend, pipe);
+      ended = co_await move(from, to, spend, patience, pipe);
     } else {
-      ended = co_await copy(from, to, spend, kEverything);
+      ended = co_await copy(from, to, spend, patience, kEverything);
     }
   }
   if (ended == Ended::kWhole) {

@@ -18,6 +18,7 @@ namespace {
 constexpr const char* kFile = "registration";
 constexpr const char* kSocket = "socket";
 constexpr std::size_t kLargest = 1U << 20;
+constexpr int kBacklog = 64;
 
 Result<UniqueFd> open_place(const storage::Home& home) {
   if (::mkdirat(home.directory(), kRegistrations, 0700) != 0 && errno != EEXIST) {
@@ -39,6 +40,15 @@ Status replace_quickly(int directory, const std::string& text) {
   return {};
 }
 
+storage::BoxRecord record_of(const Registration& registration) {
+  storage::BoxRecord record;
+  record.id = registration.id;
+  record.pid = registration.pid;
+  record.start_time = registration.start_time;
+  record.boot_id = storage::boot_id();
+  return record;
+}
+
 Error damaged(const std::string& id) {
   return Error{Code::kSystem, 0, "the network registration of sandbox " + id + " is damaged", {}};
 }
@@ -51,6 +61,11 @@ Result<UniqueFd> open_registration(const storage::Home& home, const std::string&
     return system_error("make the directory of the sandbox's network");
   }
   return open_at(place.get(), id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+}
+
+Result<UniqueFd> find_registration(const storage::Home& home, const std::string& id) {
+  return open_at(home.directory(), std::string(kRegistrations) + "/" + id,
+                 O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
 Status make_registrations(const storage::Home& home) {
@@ -125,34 +140,38 @@ Result<UniqueFd> bind_guest_socket(const storage::Home& home, const std::string&
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_un address = socket_address(directory.get(), kSocket);
   if (!socket.valid() ||
-      ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+      ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      ::listen(socket.get(), kBacklog) != 0) {
     return system_error("bind the sandbox's socket");
   }
   return socket;
 }
 
+bool is_alive(const Registration& registration) {
+  return storage::is_alive(record_of(registration));
+}
+
 Result<UniqueFd> connect_guest(const storage::Home& home, const Registration& registration) {
-  storage::BoxRecord record;
-  record.id = registration.id;
-  record.pid = registration.pid;
-  record.start_time = registration.start_time;
-  record.boot_id = storage::boot_id();
+  const storage::BoxRecord record = record_of(registration);
   if (registration.kind == Registration::Kind::kLongLived) {
     return storage::connect_box(home, record);
   }
-  CARREL_ASSIGN(const UniqueFd directory, open_registration(home, registration.id));
+  const Error gone{Code::kGone, 0, "sandbox " + registration.id + " has ended", {}};
+  CARREL_ASSIGN(const UniqueFd directory, find_registration(home, registration.id));
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_un address = socket_address(directory.get(), kSocket);
   if (!socket.valid() ||
       ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return system_error("connect to sandbox " + registration.id);
+    return errno == ECONNREFUSED || errno == ENOENT
+               ? gone
+               : system_error("connect to sandbox " + registration.id);
   }
+  // Until the guest has begun, the socket is listened at by whoever made it: this user.
   ucred peer{};
   socklen_t size = sizeof peer;
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
-      peer.pid != registration.pid || !storage::is_alive(record)) {
-    return Error{Code::kGone, 0,
-                 "the socket of sandbox " + registration.id + " is not held by its guest", {}};
+      (peer.pid != registration.pid && peer.uid != ::geteuid()) || !storage::is_alive(record)) {
+    return gone;
   }
   return socket;
 }

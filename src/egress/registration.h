@@ -37,12 +37,16 @@ Status write_registration(const storage::Home& home, const Registration& registr
 Result<Registration> read_registration(const storage::Home& home, const std::string& id);
 void remove_registration(const storage::Home& home, const std::string& id);
 std::vector<std::string> registered_ids(const storage::Home& home);
-// The directory of its own, made if it is missing.
+// The directory of its own, made if it is missing; and only if there is one.
 Result<UniqueFd> open_registration(const storage::Home& home, const std::string& id);
+Result<UniqueFd> find_registration(const storage::Home& home, const std::string& id);
 
-// A one-shot sandbox's guest listens only if it has a network: its socket.
+// A one-shot sandbox's guest listens only if it has a network: its socket. Whoever connects before the
+// guest is there waits for it.
 Result<UniqueFd> bind_guest_socket(const storage::Home& home, const std::string& id);
-// Connects to the guest, and checks that it is the one.
+// Whether the guest lives.
+bool is_alive(const Registration& registration);
+// Connects to the guest, and checks that it is the one. kGone: it has ended.
 Result<UniqueFd> connect_guest(const storage::Home& home, const Registration& registration);
 
 }  // namespace carrel::egress

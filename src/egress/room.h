@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -17,6 +18,7 @@
 #include "egress/tls_authority.h"
 #include "egress/tls_servers.h"
 #include "egress/upstream.h"
+#include "egress/usage.h"
 #include "policy/decide.h"
 #include "policy/network.h"
 #include "protocol/message.h"
@@ -61,7 +63,8 @@ struct LiveFlow {
 // One sandbox's network: its policy, the names it knows, its connections and what it has used.
 class Room : public std::enable_shared_from_this<Room> {
  public:
-  Room(Service& service, std::string id, policy::NetworkPolicy policy, SyntheticNames names);
+  Room(Service& service, std::string id, policy::NetworkPolicy policy, SyntheticNames names,
+       KeptUsage usage);
 
   [[nodiscard]] const std::string& id() const { return id_; }
   [[nodiscard]] Service& service() { return *service_; }
@@ -73,6 +76,19 @@ class Room : public std::enable_shared_from_this<Room> {
   void set_authority(std::unique_ptr<TlsAuthority> authority) {
     authority_ = std::move(authority);
   }
+
+  // Whether no command has run in the sandbox, and that from now on some may.
+  [[nodiscard]] bool is_new() const { return usage_.is_new(); }
+  void settle() { usage_.settle(); }
+  // While it is tried whether the network holds nothing is counted or logged, and one more name is
+  // allowed.
+  enum class Proving { kNo, kYes };
+  void set_proving(Proving proving) {
+    proving_ = proving == Proving::kYes;
+    canary_.reset();
+  }
+  void set_canary(policy::Host name) { canary_ = std::move(name); }
+  [[nodiscard]] bool is_canary(const policy::Host& name) const { return canary_ == name; }
 
   // Serves the sockets until close().
   void open(RoomSockets sockets);
@@ -95,13 +111,7 @@ class Room : public std::enable_shared_from_this<Room> {
   // Whether one more lookup fits into this minute.
   bool spend_lookup();
 
-  struct Usage {
-    std::uint64_t bytes_out = 0;
-    std::uint64_t bytes_in = 0;
-    std::uint64_t connections = 0;  // so far
-    std::uint64_t denied = 0;
-  };
-  [[nodiscard]] const Usage& usage() const { return usage_; }
+  [[nodiscard]] const Usage& usage() const { return usage_.now(); }
   [[nodiscard]] std::size_t live() const { return flows_.size(); }
   void log(DecisionRecord record);
 
@@ -120,10 +130,12 @@ class Room : public std::enable_shared_from_this<Room> {
     Deadline until{};
   };
   std::map<std::string, Remembered> remembered_;
-  Usage usage_;
+  KeptUsage usage_;
   Deadline minute_{};
   std::uint32_t lookups_ = 0;
   bool closed_ = false;
+  bool proving_ = false;
+  std::optional<policy::Host> canary_;
 };
 
 }  // namespace carrel::egress

@@ -12,21 +12,17 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <thread>
 #include <utility>
 
 #include "base/files.h"
 #include "base/unix_socket.h"
-#include "egress/guest_sockets.h"
 #include "egress/io.h"
 #include "egress/lockdown.h"
 #include "egress/registration.h"
-#include "egress/room.h"
-#include "egress/trust.h"
+#include "egress/rooms.h"
 #include "storage/background.h"
 
 namespace carrel::egress {
@@ -69,7 +65,7 @@ std::string field(const nlohmann::json& request, const char* name) {
 class Server {
  public:
   Server(storage::Home& home, UniqueFd listener)
-      : home_(&home), listener_(service_.loop, std::move(listener)) {}
+      : home_(&home), listener_(service_.loop, std::move(listener)), rooms_(home, service_) {}
 
   Status open() {
     CARREL_ASSIGN(service_.log, DecisionLog::open(home_->directory()));
@@ -80,7 +76,7 @@ class Server {
   }
 
   Status run() {
-    spawn(adopt());
+    rooms_.adopt();
     spawn(accept());
     spawn(leave_when_idle());
     CARREL_TRY(service_.loop.run());
@@ -89,17 +85,6 @@ class Server {
   }
 
  private:
-  // Those that an earlier process served.
-  Task<void> adopt() {
-    const std::vector<std::string> ids = registered_ids(*home_);
-    for (const std::string& id : ids) {
-      const Status attached = co_await attach(id);
-      if (!attached.ok() && attached.error().code == Code::kGone) {
-        remove_registration(*home_, id);
-      }
-    }
-  }
-
   Task<void> accept() {
     for (;;) {
       UniqueFd client(
@@ -134,32 +119,42 @@ class Server {
       }
       text.append(reinterpret_cast<const char*>(buffer.data()), static_cast<std::size_t>(n));
     }
+    bool stays = false;
     if (const std::size_t end = text.find('\n'); end != std::string::npos) {
-      std::string request = text.substr(0, end);
-      const std::string answer = co_await answer_to(std::move(request));
-      co_await write_whole(client, bytes_of(answer), deadline);
+      const auto request = nlohmann::json::parse(text.substr(0, end), nullptr, false);
+      const std::string operation = field(request, "op");
+      const std::string id = field(request, "id");
+      const std::string answer = co_await answer_to(operation, id);
+      const Deadline latest = in(kRequestPatience);
+      const bool told = co_await write_whole(client, bytes_of(answer), latest);
+      stays = told && operation == "attend";
     }
     --busy_;
     last_used_ = Clock::now();
+    // Whoever attends sees by the end of this connection that nobody serves any more.
+    while (stays) {
+      const auto n = co_await read_some(client, buffer);
+      stays = n > 0;
+    }
   }
 
-  Task<std::string> answer_to(std::string text) {
-    const auto request = nlohmann::json::parse(text, nullptr, false);
-    const std::string operation = field(request, "op");
-    const std::string id = field(request, "id");
+  Task<std::string> answer_to(std::string operation, std::string id) {
     nlohmann::ordered_json answer = nlohmann::ordered_json::object();
     Status status;
     if (operation == "attach") {
-      status = co_await attach(id);
-    } else if (operation == "forget") {
-      forget(id);
+      status = co_await rooms_.attach(id);
+    } else if (operation == "ensure" || operation == "attend") {
+      status = co_await rooms_.ensure(id);
+      if (!status.ok() && operation == "attend") {
+        rooms_.serve_later(id);
+      }
     } else if (operation == "usage") {
-      if (const auto found = rooms_.find(id); found != rooms_.end()) {
-        const Room::Usage& usage = found->second->usage();
+      if (const std::shared_ptr<Room> room = rooms_.find(id)) {
+        const Usage& usage = room->usage();
         answer = {{"bytes_out", usage.bytes_out},
                   {"bytes_in", usage.bytes_in},
                   {"connections", usage.connections},
-                  {"live", found->second->live()},
+                  {"live", room->live()},
                   {"denied", usage.denied}};
       } else {
         status = Error{Code::kNotFound, 0, "sandbox " + id + " has no network", {}};
@@ -173,96 +168,9 @@ class Server {
     co_return answer.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   }
 
-  // Serves a sandbox as its registration says; one that is served already gets its new policy.
-  Task<Status> attach(std::string id) {
-    // A guest gives its sockets once: whoever comes second finds them taken.
-    while (attaching_.contains(id)) {
-      co_await service_.loop.sleep(in(std::chrono::milliseconds(1)));
-    }
-    attaching_.insert(id);
-    const Status attached = co_await attach_alone(id);
-    attaching_.erase(id);
-    co_return attached;
-  }
-
-  Task<Status> attach_alone(std::string id) {
-    auto registration = read_registration(*home_, id);
-    if (!registration.ok()) {
-      co_return registration.error();
-    }
-    if (const auto found = rooms_.find(id); found != rooms_.end() && !found->second->closed()) {
-      found->second->set_policy(std::move(registration->policy));
-      co_return Status();
-    }
-    auto connection = connect_guest(*home_, registration.value());
-    if (!connection.ok()) {
-      co_return connection.error();
-    }
-    ::fcntl(connection->get(), F_SETFL, O_NONBLOCK);
-    auto guest = std::make_shared<Watched>(service_.loop, std::move(connection.value()));
-    Result<RoomSockets> sockets = co_await take_sockets(*guest, id);
-    if (!sockets.ok()) {
-      co_return sockets.error();
-    }
-    auto directory = open_registration(*home_, id);
-    if (!directory.ok()) {
-      co_return directory.error();
-    }
-    auto names = SyntheticNames::open(directory->get());
-    if (!names.ok()) {
-      co_return names.error();
-    }
-    auto room = std::make_shared<Room>(service_, id, std::move(registration->policy),
-                                       std::move(names.value()));
-    if (has_trust(*home_, id)) {
-      const Status trusted = give_authority(*room);
-      if (!trusted.ok()) {
-        co_return trusted;
-      }
-    }
-    rooms_[id] = room;
-    room->open(std::move(sockets.value()));
-    spawn(watch(room, guest, registration->kind));
-    co_return Status();
-  }
-
-  // The certificate is in its place before anybody is served.
-  Status give_authority(Room& room) {
-    CARREL_ASSIGN(std::unique_ptr<TlsAuthority> authority, TlsAuthority::make());
-    CARREL_ASSIGN(const std::string certificate, authority->certificate());
-    CARREL_TRY(write_trust(*home_, room.id(), certificate));
-    room.set_authority(std::move(authority));
-    return {};
-  }
-
-  // CRITICAL: a socket that is held keeps a network alive that nobody is in.
-  Task<void> watch(std::shared_ptr<Room> room, std::shared_ptr<Watched> guest,
-                   Registration::Kind kind) {
-    std::array<std::uint8_t, 256> ignored;
-    std::ptrdiff_t n = 1;
-    while (n > 0) {
-      n = co_await read_some(*guest, ignored);
-    }
-    room->close();
-    if (const auto found = rooms_.find(room->id()); found != rooms_.end() && found->second == room) {
-      rooms_.erase(found);
-    }
-    if (kind == Registration::Kind::kOneShot) {
-      remove_registration(*home_, room->id());
-    }
-    last_used_ = Clock::now();
-  }
-
-  void forget(const std::string& id) {
-    if (const auto found = rooms_.find(id); found != rooms_.end()) {
-      const std::shared_ptr<Room> room = found->second;
-      rooms_.erase(found);
-      room->close();
-    }
-  }
-
   Task<void> leave_when_idle() {
-    while (!rooms_.empty() || busy_ > 0 || Clock::now() - last_used_ < kIdle) {
+    while (!rooms_.idle() || busy_ > 0 ||
+           Clock::now() - std::max(last_used_, rooms_.last_used()) < kIdle) {
       co_await service_.loop.sleep(in(std::chrono::seconds(1)));
     }
     service_.loop.stop();
@@ -271,8 +179,7 @@ class Server {
   storage::Home* home_;
   Service service_;
   Watched listener_;
-  std::map<std::string, std::shared_ptr<Room>> rooms_;
-  std::set<std::string> attaching_;
+  Rooms rooms_;
   int busy_ = 0;
   Deadline last_used_ = Clock::now();
 };

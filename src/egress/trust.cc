@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/files.h"
+#include "egress/java_trust.h"
 #include "egress/registration.h"
 #include "http/tls.h"
 
@@ -15,6 +16,7 @@ namespace {
 constexpr char kDirectory[] = "trust";
 constexpr char kOwn[] = "ca.crt";
 constexpr char kEverybody[] = "ca-certificates.crt";
+constexpr char kForJava[] = "cacerts.jks";
 constexpr std::size_t kLargestBundle = 16U << 20;
 
 // For everybody to read, whatever the process's mask is. Nobody relies on it after a crash.
@@ -56,7 +58,7 @@ bool has_trust(const storage::Home& home, const std::string& id) {
 
 Status write_trust(const storage::Home& home, const std::string& id,
                    const std::string& certificate) {
-  CARREL_ASSIGN(const UniqueFd place, open_registration(home, id));
+  CARREL_ASSIGN(const UniqueFd place, find_registration(home, id));
   CARREL_ASSIGN(const UniqueFd directory,
                 open_at(place.get(), kDirectory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
   CARREL_ASSIGN(const std::string path, http::authorities_of_this_host());
@@ -64,8 +66,11 @@ Status write_trust(const storage::Home& home, const std::string& id,
   if (!all.empty() && all.back() != '\n') {
     all += '\n';
   }
+  all += certificate;
+  CARREL_ASSIGN(const std::string for_java, java_trust_store(all));
   CARREL_TRY(put(directory.get(), kOwn, certificate));
-  return put(directory.get(), kEverybody, all + certificate);
+  CARREL_TRY(put(directory.get(), kForJava, for_java));
+  return put(directory.get(), kEverybody, all);
 }
 
 std::vector<std::string> trust_variables() {
@@ -79,6 +84,8 @@ std::vector<std::string> trust_variables() {
   for (const char* name : {"NODE_EXTRA_CA_CERTS", "DENO_CERT"}) {  // these add to their own
     variables.push_back(name + place + kOwn);
   }
+  variables.push_back(std::string("JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStoreType=JKS ") +
+                      "-Djavax.net.ssl.trustStore=" + kTrustTarget + "/" + kForJava);
   return variables;
 }
 

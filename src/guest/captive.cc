@@ -65,7 +65,7 @@ bool has_ipv6() {
 struct Kind {
   int family;
   int type;
-  std::uint16_t port;
+  std::uint16_t port;  // 0: it is not bound
 };
 
 // In the order of NetworkSocket.
@@ -77,6 +77,8 @@ constexpr Kind kKinds[protocol::kNetworkSockets] = {
     {AF_INET, SOCK_STREAM, kernel::kCaptiveDnsPort},
     {AF_INET6, SOCK_STREAM, kernel::kCaptiveDnsPort},
     {AF_INET, SOCK_STREAM, kernel::kCaptiveProxyPort},
+    {AF_INET, SOCK_DGRAM, 0},
+    {AF_INET, SOCK_STREAM, 0},
 };
 
 // A descriptor or a negative errno.
@@ -84,6 +86,9 @@ int make_socket(const Kind& kind) {
   int fd = socket(kind.family, kind.type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) {
     return -errno;
+  }
+  if (kind.port == 0) {
+    return fd;
   }
   // Connections of an earlier holder may still be around. Two sockets for datagrams could be bound
   // to one port with this.

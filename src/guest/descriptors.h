@@ -8,7 +8,7 @@
 
 namespace carrel::guest {
 
-inline constexpr std::size_t kMostDescriptors = 8;
+inline constexpr std::size_t kMostDescriptors = 12;
 inline constexpr std::size_t kMostBeside = 64;  // bytes of a payload that comes with descriptors
 
 // Sends one frame with descriptors beside it, past the client's queue. Whether all of it went out.

@@ -34,7 +34,7 @@ constexpr int kEgress[] = {
     SYS_madvise,       SYS_futex,         SYS_rt_sigreturn, SYS_sigaltstack,  SYS_rt_sigprocmask,
     SYS_rt_sigaction,  SYS_getrandom,     SYS_getpid,       SYS_gettid,       SYS_geteuid,
     SYS_clock_gettime, SYS_clock_nanosleep, SYS_nanosleep,  SYS_sched_yield,  SYS_exit,
-    SYS_exit_group,    SYS_restart_syscall,
+    SYS_exit_group,    SYS_restart_syscall, SYS_pwrite64,
 #ifdef SYS_epoll_wait  // what libraries still call on x86
     SYS_epoll_wait,    SYS_poll,          SYS_rename,       SYS_renameat,     SYS_unlink,
     SYS_rmdir,

@@ -108,7 +108,8 @@ struct CommandRow {
 void write_command_row(Writer& writer, const CommandRow& row);
 bool parse_command_row(std::string_view payload, CommandRow& row);
 
-// The sockets of a captive network (kernel/captive_network.h), each in both families but the last.
+// The sockets of a captive network (kernel/captive_network.h): those that serve it, and two that are
+// not bound, to try it with.
 enum NetworkSocket : std::uint32_t {
   kTcpSocket = 0,
   kTcpSocket6 = 1,
@@ -117,7 +118,9 @@ enum NetworkSocket : std::uint32_t {
   kDnsStream = 4,
   kDnsStream6 = 5,
   kProxySocket = 6,
-  kNetworkSockets = 7,
+  kDatagramProbe = 7,
+  kStreamProbe = 8,
+  kNetworkSockets = 9,
 };
 // Those that every kernel with a captive network has.
 inline constexpr std::uint32_t kNeededSockets =

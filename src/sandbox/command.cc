@@ -78,7 +78,8 @@ Status check_kind(const CommandRequest& request) {
 // One command from its start to its end.
 class Conversation {
  public:
-  Conversation(GuestStream& stream, const CommandIo& io) : stream_(stream), io_(io) {}
+  Conversation(GuestStream& stream, const CommandIo& io)
+      : stream_(stream), io_(io), aside_(io.aside) {}
 
   Result<ExecResult> run(FrameType type, std::string_view payload,
                          std::chrono::milliseconds timeout) {
@@ -93,7 +94,7 @@ class Conversation {
       if (Clock::now() >= deadline) {
         return Error{Code::kTimeout, 0, "the sandbox's guest does not answer", {}};
       }
-      if (input_open_ || io_.wake >= 0) {
+      if (input_open_ || io_.wake >= 0 || aside_ >= 0) {
         CARREL_TRY(wait_for_any(deadline));
       } else {
         CARREL_TRY(stream_.fill_until(deadline));
@@ -105,11 +106,12 @@ class Conversation {
  private:
   // Waits for the guest and for the caller, and takes what comes.
   Status wait_for_any(Clock::time_point deadline) {
-    std::array<pollfd, 3> waits{};
+    std::array<pollfd, 4> waits{};
     waits[0] = {stream_.fd(), POLLIN, 0};
     bool window = sent_ - taken_ + kInputPiece <= protocol::kInputWindow;
     waits[1] = {input_open_ && window ? io_.input : -1, POLLIN, 0};
     waits[2] = {io_.wake, POLLIN, 0};
+    waits[3] = {aside_, POLLIN, 0};
     auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     int ready = ::poll(waits.data(), waits.size(),
                        static_cast<int>(std::clamp<long long>(left.count(), 0, 1 << 30)));
@@ -124,6 +126,9 @@ class Conversation {
     }
     if (waits[1].revents != 0) {
       CARREL_TRY(pass_input());
+    }
+    if (waits[3].revents != 0) {
+      aside_ = io_.on_aside();
     }
     return {};
   }
@@ -241,6 +246,7 @@ class Conversation {
 
   GuestStream& stream_;
   const CommandIo& io_;
+  int aside_;
   bool input_open_ = false;
   std::uint64_t sent_ = 0;
   std::uint64_t taken_ = 0;

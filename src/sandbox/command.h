@@ -51,6 +51,10 @@ struct CommandIo {
     std::uint16_t columns = 0;
   };
   std::function<Wish()> on_wake;
+  // Somebody else who may have something to say, and what to do when it has: returns whom to wait
+  // for from then on.
+  int aside = -1;
+  std::function<int()> on_aside;
   std::function<void(std::uint64_t id)> started;
 };
 

@@ -55,6 +55,37 @@ END
   EXPECT_NE(client("allow=a.wild.test", script, options).status, 0);
 }
 
+// Where TLS ends in the egress process, a Java client that was told nothing trusts the sandbox's
+// authority.
+TEST_P(HeavyClients, JavaHttpClientWhereTlsIsEnded) {
+  internet().trust();
+  const std::string script = R"(cat > /tmp/Get.java <<'END'
+import java.net.URI;
+import java.net.http.*;
+public class Get {
+  public static void main(String[] words) throws Exception {
+    HttpClient client = HttpClient.newHttpClient();
+    for (String path : new String[] {"java", "other"}) {
+      HttpRequest request = HttpRequest.newBuilder(URI.create("https://allowed.test/" + path)).build();
+      HttpResponse<String> answer = client.send(request, HttpResponse.BodyHandlers.ofString());
+      System.out.println(answer.statusCode() + " " + answer.body());
+    }
+  }
+}
+END
+/data/jdk/bin/java /tmp/Get.java
+)";
+  const std::string machine = place().work(GetParam()) + "/jdk";
+  do_outside("jlink --add-modules java.base,java.net.http,jdk.compiler,jdk.crypto.ec --output " +
+             machine);
+  place().give(machine, GetParam());
+  std::vector<std::string> options = large_;
+  options.insert(options.end(), {"--mount", machine + ":/data/jdk"});
+  const Run run = client("allow=https:GET:allowed.test/java", script, options);
+  EXPECT_THAT(run.out, HasSubstr("200 hello from allowed.test /java")) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("403 carrel: the sandbox's network policy")) << run.err;
+}
+
 TEST_P(HeavyClients, GoNetHttp) {
   const std::string script = R"(export PATH=$PATH:/usr/local/go/bin
 export HOME=/tmp GOCACHE=/tmp/cache GOPATH=/tmp/go GOTOOLCHAIN=local GOPROXY=off CGO_ENABLED=0

@@ -1,11 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "support/box.h"
+#include "support/host.h"
 #include "support/networked.h"
 
 namespace carrel::test {
@@ -114,6 +116,29 @@ TEST_P(Budgets, TheyStayWhenThePolicyIsChangedAndAreShown) {
   ASSERT_EQ(carrel({"net", "set", box.id(), "allow=http:evil.test"}).status, 0);
   EXPECT_EQ(usage_of(box)["budgets"]["bytes_out"], 2048);
   EXPECT_THAT(carrel({"net", "usage", box.id()}).out, HasSubstr("0 of 2048"));
+}
+
+// One kill costs a sixty-fourth of a budget at most, and gives nothing back.
+TEST_P(Budgets, BytesStayUsedWhenTheEgressProcessDies) {
+  const Box box(GetParam(), {"--network", "allow=http:allowed.test", "--network-in", "1m"});
+  const std::string part = fetching("http://allowed.test/bytes/300000");
+  const auto kill_worker = [&] {
+    for (const HostProcess& process : descendants()) {
+      const std::string words =
+          read_text("/proc/" + std::to_string(process.pid) + "/cmdline").value_or("");
+      if (words.find(std::string("\0egress\0", 8)) != std::string::npos) {
+        ::kill(process.pid, SIGKILL);
+      }
+    }
+  };
+  int whole = 0;
+  for (int i = 0; i < 6; ++i) {
+    const std::string out = python_in(box, part).out;
+    whole += out.find("xxxx") != std::string::npos && out.find("failed") == std::string::npos;
+    kill_worker();
+  }
+  EXPECT_EQ(whole, 3);  // of 300,000 bytes each, out of 1,048,576
+  EXPECT_THAT(python_in(box, fetching("http://allowed.test/")).out, HasSubstr("is used up"));
 }
 
 TEST_P(Budgets, ZeroIsNoBudget) {

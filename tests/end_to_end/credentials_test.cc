@@ -209,6 +209,58 @@ TEST_P(Credentials, TheHostOfARequestIsTheOneThatTheConnectionIsTo) {
   }
 }
 
+// Where TLS is ended there is no HTTP/2, whose requests name their host in a way of their own.
+TEST_P(Credentials, D24_NobodySpeaksHttp2WhereRequestsAreRead) {
+  store();
+  const std::string text =
+      "def frame(kind, flags, stream, data):\n"
+      "    return (len(data).to_bytes(3, 'big') + bytes([kind, flags]) + stream.to_bytes(4, 'big')\n"
+      "            + data)\n"
+      "def field(name, value):\n"
+      "    return b'\\x00' + bytes([len(name)]) + name + bytes([len(value)]) + value\n"
+      "def asked(authority):\n"
+      "    block = (b'\\x82\\x87\\x84' + field(b':authority', authority))\n"
+      "    return (b'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n' + frame(4, 0, 0, b'')\n"
+      "            + frame(1, 5, 1, block))\n"
+      "for offered in (['h2', 'http/1.1'], ['h2']):\n"
+      "    for authority in (b'evil.test', b'allowed.test'):\n"
+      "        context = ssl.create_default_context()\n"
+      "        context.set_alpn_protocols(offered)\n"
+      "        try:\n"
+      "            sock = socket.create_connection(('allowed.test', 443), 5)\n"
+      "            stream = context.wrap_socket(sock, server_hostname='allowed.test')\n"
+      "            print('agreed on', stream.selected_alpn_protocol())\n"
+      "            stream.sendall(asked(authority))\n"
+      "            print('heard', stream.recv(65536)[:12])\n"
+      "        except OSError as error:\n"
+      "            print('failed', error)\n"
+      "get('https://allowed.test/control')\n";
+  const Run done = run(text, {"--network", "allow=allowed.test", "--credential", kBearer});
+  EXPECT_THAT(done.out, AllOf(HasSubstr("agreed on http/1.1"), Not(HasSubstr("agreed on h2")),
+                              HasSubstr("hello from allowed.test /control")))
+      << done.err;
+  EXPECT_THAT(internet_->requests(), SizeIs(1));
+}
+
+// A proxy with a login would answer 407 to whoever has none. This one is in the sandbox's network
+// and in no other, so that whoever reaches it is the sandbox; a login that somebody gives it
+// nevertheless goes no further.
+TEST_P(Credentials, R247_TheProxyIsForTheSandboxAloneAndPassesNoLoginOn) {
+  store();
+  const Run done = run(
+      "import base64\n"
+      "sock = socket.create_connection(('127.0.0.1', 3128), 5)\n"
+      "sock.sendall(b'GET http://allowed.test/by-proxy HTTP/1.1\\r\\nHost: allowed.test\\r\\n'\n"
+      "             b'Proxy-Authorization: Basic bWluZTptaW5l\\r\\nConnection: close\\r\\n\\r\\n')\n"
+      "print(sock.makefile().read())\n",
+      {"--network", "allow=allowed.test,http:allowed.test", "--credential", kBearer});
+  EXPECT_THAT(done.out, HasSubstr("hello from allowed.test /by-proxy")) << done.err;
+  ASSERT_THAT(internet_->requests(), SizeIs(1));
+  const std::string fields = internet_->requests()[0]["fields"].dump();
+  EXPECT_THAT(fields, AllOf(Not(HasSubstr("proxy-authorization")), Not(HasSubstr("bWluZ"))));
+  EXPECT_NE(std::system("bash -c ': < /dev/tcp/127.0.0.1/3128' 2>/dev/null"), 0);
+}
+
 TEST_P(Credentials, R247_TheHeaderIsAddedOutsideAndTheClientsIsReplaced) {
   store();
   const Run done =

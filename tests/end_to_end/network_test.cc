@@ -180,6 +180,21 @@ TEST_P(Network, ThePolicyOfARunningSandboxIsChangedAndExplainedAndLogged) {
   EXPECT_THAT(log.out, HasSubstr("lookup denied  allowed.test"));
 }
 
+TEST_P(Network, ASandboxThatWasMadeWithoutANetworkIsNotGivenOne) {
+  const Box without(GetParam(), {});
+  const Run refused = carrel({"net", "set", without.id(), "full"});
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.err, HasSubstr("has no network"));
+  EXPECT_THAT(refused.err, HasSubstr("create --network allow="));
+  const std::string get = "python3 - <<'END'\n" + fetching("http://allowed.test/") + "END";
+  EXPECT_THAT(without.sh(get).out, HasSubstr("failed"));
+  // One that was made with an empty list is.
+  const Box empty(GetParam(), {"--network", "allow="});
+  EXPECT_THAT(empty.sh(get).out, HasSubstr("failed"));
+  EXPECT_EQ(carrel({"net", "set", empty.id(), "full"}).status, 0);
+  EXPECT_THAT(empty.sh(get).out, HasSubstr("hello"));
+}
+
 TEST_P(Network, ATightenedPolicyEndsWhatItNoLongerAllows) {
   const Box box(GetParam(), {"--network", "allow=tcp:allowed.test:7000"});
   Process client(launch({"exec", box.id(), "--", "python3", "-c",

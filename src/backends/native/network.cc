@@ -12,7 +12,6 @@
 #include "policy/credential.h"
 #include "policy/mount_paths.h"
 #include "sandbox/command.h"
-#include "storage/background.h"
 #include "storage/box.h"
 #include "storage/secrets.h"
 
@@ -86,12 +85,15 @@ Status register_network(const storage::Home& home, const std::string& id,
   return egress::write_registration(home, registration);
 }
 
-Status open_network(const storage::Home& home, Launched& launched, const policy::Spec& spec) {
-  CARREL_TRY(sandbox::await_guest(launched.stream, kBootMs));
+Result<egress::Attendance> open_network(const storage::Home& home, Launched& launched,
+                                        const policy::Spec& spec) {
   CARREL_ASSIGN(const pid_t guest, process_of(launched.pidfd.get()));
   CARREL_TRY(register_network(home, launched.id, egress::Registration::Kind::kOneShot, guest,
                               spec));
-  return egress::revive(home, launched.id);
+  CARREL_ASSIGN(egress::Attendance attendance, egress::Attendance::begin(home, launched.id));
+  CARREL_TRY(sandbox::await_guest(launched.stream, kBootMs));
+  CARREL_TRY(attendance.finish());
+  return attendance;
 }
 
 Status serve_network(const storage::Home& home, const std::string& id) {
@@ -99,7 +101,7 @@ Status serve_network(const storage::Home& home, const std::string& id) {
 }
 
 Status ensure_network(const storage::Home& home, const std::string& id) {
-  return storage::background_is_alive(home, egress::kProcess) ? Status() : serve_network(home, id);
+  return egress::is_registered(home, id) ? egress::ensure(home, id) : Status();
 }
 
 }  // namespace carrel::native

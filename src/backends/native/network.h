@@ -2,6 +2,7 @@
 
 #include "backends/native/launch.h"
 #include "base/result.h"
+#include "egress/client.h"
 #include "egress/registration.h"
 #include "policy/spec.h"
 #include "storage/home.h"
@@ -25,9 +26,11 @@ Status add_trust(const storage::Home& home, const std::string& id, const policy:
 Status register_network(const storage::Home& home, const std::string& id,
                         egress::Registration::Kind kind, pid_t guest, const policy::Spec& spec);
 
-// Has the network of a one-shot sandbox served. CRITICAL: before its command runs.
-Status open_network(const storage::Home& home, Launched& launched, const policy::Spec& spec);
-// The same for a long-lived one, if it has a network; and if nobody serves any.
+// Has the network of a one-shot sandbox served, while its guest boots. CRITICAL: before its command
+// runs.
+Result<egress::Attendance> open_network(const storage::Home& home, Launched& launched,
+                                        const policy::Spec& spec);
+// The same for a long-lived one, if it has a network; and unless it is served.
 Status serve_network(const storage::Home& home, const std::string& id);
 Status ensure_network(const storage::Home& home, const std::string& id);
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <csignal>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "backends/native/launch.h"
@@ -82,6 +84,19 @@ void forget(storage::Home& home, const policy::Spec& spec, const std::string& id
     egress::remove_registration(home, id);
   }
   home.release_once(id);
+}
+
+// The command, with its network served as long as it runs.
+Result<sandbox::ExecResult> serve(const storage::Home& home, Launched& box, const OneShot& job,
+                                  std::string_view start, sandbox::CommandIo io) {
+  std::optional<egress::Attendance> attendance;
+  if (has_network(job.spec)) {
+    CARREL_ASSIGN(attendance, open_network(home, box, job.spec));
+    io.aside = attendance->fd();
+    io.on_aside = [&] { return attendance->renew(); };
+  }
+  return sandbox::serve_command(box.stream, protocol::FrameType::kStart, start,
+                                job.command.timeout, io);
 }
 
 constexpr std::chrono::seconds kLookAgain{1};
@@ -215,11 +230,7 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
   if (listener) {
     listener(box.enforcement);
   }
-  const Status network = has_network(job.spec) ? open_network(home, box, job.spec) : Status();
-  Result<sandbox::ExecResult> result =
-      network.ok() ? sandbox::serve_command(box.stream, protocol::FrameType::kStart, start,
-                                            job.command.timeout, io)
-                   : Result<sandbox::ExecResult>(network.error());
+  Result<sandbox::ExecResult> result = serve(home, box, job, start, io);
   end_sandbox(box);
   std::uint64_t peak = 0;
   if (box.groups.box.has_value()) {
