@@ -18,6 +18,7 @@ class TcpStream final : public Stream {
 
   Result<std::size_t> read(std::span<char> into, Deadline deadline) override;
   Status write(std::string_view bytes, Deadline deadline) override;
+  [[nodiscard]] int fd() const { return socket_.get(); }
 
  private:
   UniqueFd socket_;
