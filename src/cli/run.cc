@@ -7,7 +7,6 @@
 #include "backends/native/one_shot.h"
 #include "cli/context.h"
 #include "cli/foreground.h"
-#include "cli/image_spec.h"
 #include "cli/mounts.h"
 #include "cli/notice.h"
 #include "cli/one_shot.h"
@@ -15,6 +14,7 @@
 #include "cli/sandbox_spec.h"
 #include "cli/workspace_source.h"
 #include "cli/workspace_target.h"
+#include "manager/making.h"
 #include "storage/home.h"
 
 namespace carrel::cli {
@@ -39,13 +39,15 @@ int run_in_new_sandbox(const Context& context, const policy::Spec& spec,
     return fail(context, copied.error());
   }
   std::optional<native::UsedWorkspace> workspace;
-  if (Status used = add_workspace(home.value(), job.spec, job.trees, workspace); !used.ok()) {
+  if (Status used = manager::add_workspace(home.value(), job.spec, job.trees, workspace,
+                                           finish_restore_apart);
+      !used.ok()) {
     return fail(context, used.error());
   }
   if (workspace.has_value()) {
     workspace->lock.reset();  // that it is in use keeps others away
   }
-  auto image = resolve_image(home.value(), context.arguments, job.spec);
+  auto image = manager::resolve_image(home.value(), workdir_choice(context.arguments), job.spec);
   if (!image.ok()) {
     return fail(context, image.error());
   }

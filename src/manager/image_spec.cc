@@ -1,4 +1,4 @@
-#include "cli/image_spec.h"
+#include "manager/image_spec.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include "policy/names.h"
 #include "policy/validate.h"
 
-namespace carrel::cli {
+namespace carrel::manager {
 
 namespace {
 
@@ -59,7 +59,7 @@ bool has_directory(const std::string& root, const std::string& path) {
 }  // namespace
 
 Result<std::optional<storage::UsedImage>> resolve_image(const storage::Home& home,
-                                                        const Arguments& arguments,
+                                                        Workdir given,
                                                         policy::Spec& spec) {
   if (spec.image == "host" || spec.image.starts_with("dir:")) {
     return std::optional<storage::UsedImage>();
@@ -73,7 +73,7 @@ Result<std::optional<storage::UsedImage>> resolve_image(const storage::Home& hom
   spec.image = "dir:" + used.value().path;
   spec.image_name = record.name + "@sha256:" + record.digest;
   add_variables(record.config, spec);
-  if (!arguments.has_setting("workdir") && spec.workdir == policy::Spec{}.workdir) {
+  if (given == Workdir::kDefault && spec.workdir == policy::Spec{}.workdir) {
     auto workdir = policy::normalize_path({"workdir", record.config.workdir});
     if (workdir.ok() && workdir.value() != "/" &&
         has_directory(used.value().path, workdir.value())) {
@@ -83,4 +83,4 @@ Result<std::optional<storage::UsedImage>> resolve_image(const storage::Home& hom
   return std::optional<storage::UsedImage>(std::move(used.value()));
 }
 
-}  // namespace carrel::cli
+}  // namespace carrel::manager

@@ -3,12 +3,14 @@
 #include <optional>
 
 #include "base/result.h"
-#include "cli/args.h"
 #include "policy/spec.h"
 #include "storage/home.h"
 #include "storage/images/image_use.h"
 
-namespace carrel::cli {
+namespace carrel::manager {
+
+// Whether somebody chose the directory to start in.
+enum class Workdir { kDefault, kGiven };
 
 // Puts the directory of the imported image that the spec names, if it names one, in the place of
 // its name, and what the image asks for below what the operator said: variables, and the directory
@@ -16,7 +18,7 @@ namespace carrel::cli {
 // is root, and there is one user. The result has to live as long as the sandbox is being made or,
 // for a one-shot, runs: until then nobody can remove the image.
 Result<std::optional<storage::UsedImage>> resolve_image(const storage::Home& home,
-                                                        const Arguments& arguments,
+                                                        Workdir workdir,
                                                         policy::Spec& spec);
 
-}  // namespace carrel::cli
+}  // namespace carrel::manager
