@@ -19,6 +19,7 @@ constexpr std::string_view kFull =
     "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\n"
     "connection: close\r\n\r\n";
 constexpr std::chrono::milliseconds kLinger{500};
+constexpr int kStepMs = 10;
 
 // The end of an answer gets lost if its connection is closed while there is something to read: so
 // what still comes is read for a moment.
@@ -67,7 +68,6 @@ void Acceptor::leave() {
   const std::lock_guard lock(mutex_);
   --open_;
   last_left_ = std::chrono::steady_clock::now();
-  left_.notify_all();
 }
 
 void Acceptor::accept_one(const Listener& listener) {
@@ -135,9 +135,12 @@ std::chrono::steady_clock::time_point Acceptor::idle_since() const {
   return open_ > 0 ? std::chrono::steady_clock::now() : last_left_;
 }
 
-bool Acceptor::await_all(std::chrono::milliseconds patience) {
-  std::unique_lock lock(mutex_);
-  return left_.wait_for(lock, patience, [&] { return open_ == 0; });
+bool Acceptor::await_all(std::chrono::milliseconds patience) const {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (open() > 0 && std::chrono::steady_clock::now() < end) {
+    ::poll(nullptr, 0, kStepMs);
+  }
+  return open() == 0;
 }
 
 }  // namespace carrel::http

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <mutex>
@@ -37,7 +36,7 @@ class Acceptor {
   // Since when there is nobody; now, if there is somebody.
   [[nodiscard]] std::chrono::steady_clock::time_point idle_since() const;
   // Waits until everybody has left, at most so long; whether they have.
-  bool await_all(std::chrono::milliseconds patience);
+  [[nodiscard]] bool await_all(std::chrono::milliseconds patience) const;
 
  private:
   struct Visit;
@@ -49,7 +48,6 @@ class Acceptor {
   Handler handler_;
   Options options_;
   mutable std::mutex mutex_;  // for what follows
-  std::condition_variable left_;
   std::size_t open_ = 0;
   std::chrono::steady_clock::time_point last_left_ = std::chrono::steady_clock::now();
 };

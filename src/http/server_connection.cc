@@ -260,6 +260,14 @@ Status ServerConnection::answer(const Answer& answer) {
   return write(text);
 }
 
+Status ServerConnection::answer_and_close(const Answer& last) {
+  head_ = RequestHead();
+  body_over_ = true;
+  continue_due_ = false;
+  keeps_open_ = false;
+  return answer(last);
+}
+
 Status ServerConnection::begin(int status, const std::vector<Header>& headers) {
   skip_body();
   answered_ = true;

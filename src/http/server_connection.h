@@ -52,6 +52,8 @@ class ServerConnection {
   Result<std::string> whole_body(std::size_t limit);
 
   Status answer(const Answer& answer);
+  // The same to what was no request: nothing of its body is waited for, and there is no next one.
+  Status answer_and_close(const Answer& answer);
   // An answer piece by piece, whose length is not known. Each piece is sent at once.
   Status begin(int status, const std::vector<Header>& headers);
   Status send(std::string_view piece);
