@@ -185,6 +185,7 @@ Result<std::vector<Listener>> inherited_listeners() {
       return system_error("take over socket " + std::to_string(fd));
     }
     CARREL_ASSIGN(Listener listener, describe(std::move(socket)));
+    listener.inherited = true;
     listeners.push_back(std::move(listener));
   }
   return listeners;

@@ -18,6 +18,7 @@ struct Listener {
   Kind kind = Kind::kUnix;
   std::string name;        // where it is, as a client would say: a path, or "127.0.0.1:8080"
   std::uint16_t port = 0;  // of kTcp
+  bool inherited = false;  // a service manager's, who keeps it
 };
 
 // A socket at that path, for its owner alone. An old socket there is taken away; anything else

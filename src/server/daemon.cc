@@ -192,6 +192,9 @@ class Daemon {
     service_.stopping = true;
     for (http::Listener& listener : listeners_) {
       listener.socket.reset();
+      if (listener.kind == http::Listener::Kind::kUnix && !listener.inherited) {
+        ::unlink(listener.name.c_str());
+      }
     }
     const bool left = acceptor.await_all(kStopPatience);
     log_line({{"event", "stopped"}, {"connections", acceptor.open()}});

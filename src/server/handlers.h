@@ -39,6 +39,16 @@ Status post_stdin(Request& request);
 Status post_signal(Request& request);
 Status delete_background(Request& request);
 
+// files.cc
+Status read_file(Request& request);
+Status write_file(Request& request);
+Status stat_file(Request& request);
+Status list_files(Request& request);
+Status search_files(Request& request);
+Status change_files(Request& request);
+Status get_archive(Request& request);
+Status put_archive(Request& request);
+
 // The parts of a body that say what to run, for the shell or as a separate process.
 Status read_shell(Fields& fields, sandbox::CommandRequest& command);
 Status read_exec(Fields& fields, sandbox::CommandRequest& command);

@@ -133,8 +133,8 @@ std::optional<std::string> Fields::text(std::string_view name) {
 
 std::string Fields::needed_text(std::string_view name) {
   auto value = text(name);
-  if (!value.has_value() && !error_.has_value()) {
-    error_ = bad("'" + std::string(name) + "' is missing");
+  if (!value.has_value() && !missing_.has_value()) {
+    missing_ = bad("'" + std::string(name) + "' is missing");
   }
   return value.value_or("");
 }
@@ -243,6 +243,9 @@ Status Fields::finish() const {
       const std::string question = policy::did_you_mean(key, names);
       return bad("unknown key " + policy::quote(key) + (question.empty() ? "" : "; " + question));
     }
+  }
+  if (missing_.has_value()) {
+    return *missing_;
   }
   return {};
 }

@@ -51,6 +51,7 @@ class Fields {
   const Json& object_;
   std::vector<std::string> known_;
   std::optional<Error> error_;
+  std::optional<Error> missing_;  // told last: a wrong name explains it
 };
 
 }  // namespace carrel::server

@@ -1,5 +1,6 @@
 #include "server/log.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <string>
@@ -21,7 +22,11 @@ void log_line(const nlohmann::ordered_json& fields) {
     }
   }
   using Json = nlohmann::ordered_json;
-  // A log that cannot be written stops nobody.
+  // A log that nobody reads stops nobody: what has no room at once is left out.
+  pollfd room{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&room, 1, 0) != 1 || (room.revents & POLLOUT) == 0) {
+    return;
+  }
   (void)write_all(STDERR_FILENO,
                   line.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
 }

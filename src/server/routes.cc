@@ -33,6 +33,22 @@ constexpr std::array kEventsQuery = {
     Parameter{"sandbox", "string", "of this sandbox alone"},
     Parameter{"past", "boolean", "what is known of the past first"}};
 
+constexpr std::array kPathQuery = {
+    Parameter{"path", "string", "in the sandbox; relative ones from its work dir", kRequired}};
+constexpr std::array kReadQuery = {
+    Parameter{"path", "string", "in the sandbox; relative ones from its work dir", kRequired},
+    Parameter{"offset", "integer", "from which byte on"},
+    Parameter{"count", "integer", "how many bytes at the most"}};
+constexpr std::array kWriteQuery = {
+    Parameter{"path", "string", "in the sandbox; relative ones from its work dir", kRequired},
+    Parameter{"mode", "string", "octal digits"},
+    Parameter{"exists", "string", "replace, fail, need or append"}};
+constexpr std::array kFilesQuery = {
+    Parameter{"path", "string", "in the sandbox; relative ones from its work dir", kRequired},
+    Parameter{"recursive", "boolean", "with all that is below"},
+    Parameter{"pattern", "string", "names like this, with * ? and []"},
+    Parameter{"limit", "integer", "at most so many, 10000 without"}};
+
 #define SANDBOX "/v1/sandboxes/{id}"
 #define COMMAND SANDBOX "/commands/{command}"
 
@@ -88,6 +104,33 @@ constexpr std::array kRoutes = {
           Body::kJson, "SignalRequest", 204, "", "", kNothing, post_signal},
     Route{"DELETE", COMMAND, "killCommand", "Ends it and everything that it started",
           Scope::kWrite, Body::kNone, "", 204, "", "", kNothing, delete_background},
+
+    Route{"GET", SANDBOX "/files", "readFile", "The bytes of a file", Scope::kRead, Body::kNone, "",
+          200, kBytesType, "Bytes", kReadQuery, read_file},
+    Route{"PUT", SANDBOX "/files", "writeFile", "Writes a file, whole or not at all",
+          Scope::kWrite, Body::kBytes, "", 200, kJsonType, "FileSummary", kWriteQuery, write_file},
+    Route{"GET", SANDBOX "/files/list", "listFiles", "What is in a directory", Scope::kRead,
+          Body::kNone, "", 200, kJsonType, "FileList", kFilesQuery, list_files},
+    Route{"GET", SANDBOX "/files/stat", "statFile", "What is known of one file", Scope::kRead,
+          Body::kNone, "", 200, kJsonType, "File", kPathQuery, stat_file},
+    Route{"POST", SANDBOX "/files/search", "searchFiles", "Lines with a text", Scope::kRead,
+          Body::kJson, "SearchRequest", 200, kJsonType, "MatchList", kNothing, search_files},
+    Route{"POST", SANDBOX "/files/mkdir", "makeDirectory", "Makes a directory, and those above it", Scope::kWrite,
+          Body::kJson, "ModeRequest", 200, kJsonType, "FileSummary", kNothing, change_files},
+    Route{"POST", SANDBOX "/files/chmod", "changeMode", "Changes the mode of a file", Scope::kWrite,
+          Body::kJson, "ModeRequest", 200, kJsonType, "FileSummary", kNothing, change_files},
+    Route{"POST", SANDBOX "/files/move", "moveFile", "Moves a file or a directory", Scope::kWrite,
+          Body::kJson, "TwoPathsRequest", 200, kJsonType, "FileSummary", kNothing, change_files},
+    Route{"POST", SANDBOX "/files/copy", "copyFile", "Copies a file or a directory", Scope::kWrite,
+          Body::kJson, "TwoPathsRequest", 200, kJsonType, "FileSummary", kNothing, change_files},
+    Route{"POST", SANDBOX "/files/remove", "removeFile", "Removes a file or a directory", Scope::kWrite,
+          Body::kJson, "RemoveRequest", 200, kJsonType, "FileSummary", kNothing, change_files},
+    Route{"POST", SANDBOX "/files/replace", "replaceText", "Replaces the only occurrence of a text", Scope::kWrite,
+          Body::kJson, "ReplaceRequest", 200, kJsonType, "FileSummary", kNothing, change_files},
+    Route{"GET", SANDBOX "/archive", "getArchive", "A directory as a tar", Scope::kRead,
+          Body::kNone, "", 200, "application/x-tar", "Bytes", kPathQuery, get_archive},
+    Route{"PUT", SANDBOX "/archive", "putArchive", "Unpacks a tar below a directory",
+          Scope::kWrite, Body::kBytes, "", 200, kJsonType, "FileSummary", kPathQuery, put_archive},
 
     Route{"GET", "/v1/events", "followEvents", "What happens to sandboxes, as it happens",
           Scope::kRead, Body::kNone, "", 200, kEventsType, "Text", kEventsQuery, get_events},
