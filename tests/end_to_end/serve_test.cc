@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -105,8 +106,9 @@ TEST_P(Serve, SandboxIsThatOfTheCommandLineAndItsEndIsRemembered) {
   EXPECT_EQ(late.status, 410);
   EXPECT_EQ(late.json()["code"], "gone");
   EXPECT_THAT(late.json()["detail"].get<std::string>(), HasSubstr("it was removed"));
-  EXPECT_EQ(get("/v1/sandboxes/00000000-0000-4000-8000-000000000000").json()["detail"],
-            "Sandbox 00000000-0000-4000-8000-000000000000 not found");
+  const ApiAnswer unknown = get("/v1/sandboxes/00000000-0000-4000-8000-000000000000");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_THAT(unknown.body, HasSubstr("Sandbox 00000000-0000-4000-8000-000000000000 not found"));
 }
 
 TEST_P(Serve, ListComesPageByPage) {

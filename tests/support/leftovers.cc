@@ -51,6 +51,7 @@ Leftovers Leftovers::snapshot() {
       // The directories right below are part of the home; what is in them is somebody's.
       const fs::path relative = entry.path().lexically_relative(place().home(as) + "/run");
       const bool keepers = relative.string().starts_with("keeper") || relative == "nursery" ||
+                           relative == "serve.lock" ||
                            relative.string().starts_with("egress");
       if (!keepers && (!entry.is_directory(ignored) || relative.has_parent_path())) {
         result.found_.insert("file " + entry.path().string());
