@@ -63,6 +63,8 @@ class ServerConnection {
   // returned.
   Result<std::string> upgrade(const std::vector<Header>& headers);
 
+  [[nodiscard]] Stream& stream() { return stream_; }
+
   [[nodiscard]] bool answered() const { return answered_; }
   // Whether there can be another request: the last one was read and answered to its end.
   [[nodiscard]] bool keeps_open() const { return keeps_open_; }

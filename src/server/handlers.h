@@ -39,6 +39,9 @@ Status post_stdin(Request& request);
 Status post_signal(Request& request);
 Status delete_background(Request& request);
 
+// terminal.cc
+Status open_terminal(Request& request);
+
 // files.cc
 Status read_file(Request& request);
 Status write_file(Request& request);

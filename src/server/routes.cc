@@ -27,6 +27,8 @@ constexpr std::array kOutputQuery = {
 constexpr std::array kFollowQuery = {
     Parameter{"stdout", "integer", "from which byte of stdout on"},
     Parameter{"stderr", "integer", "from which byte of stderr on"}};
+constexpr std::array kTerminalQuery = {
+    Parameter{"offset", "integer", "from which byte of the output on"}};
 constexpr std::array kStdinQuery = {
     Parameter{"close", "boolean", "whether this was the last of it"}};
 constexpr std::array kEventsQuery = {
@@ -98,6 +100,9 @@ constexpr std::array kRoutes = {
     Route{"GET", COMMAND "/events", "followCommand", "Its output as it comes, and its end",
           Scope::kRead, Body::kNone, "", 200, kEventsType, "Text", kFollowQuery,
           get_output_events},
+    Route{"GET", COMMAND "/terminal", "openTerminal",
+          "Its input and output over a WebSocket: bytes as binary messages, JSON as texts",
+          Scope::kWrite, Body::kNone, "", 101, "", "", kTerminalQuery, open_terminal},
     Route{"POST", COMMAND "/stdin", "giveInput", "Input for it", Scope::kWrite, Body::kBytes, "",
           204, "", "", kStdinQuery, post_stdin},
     Route{"POST", COMMAND "/signal", "sendSignal", "A signal for its processes", Scope::kWrite,

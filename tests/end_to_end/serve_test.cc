@@ -350,6 +350,49 @@ TEST_P(Serve, EventsTellWhatHappens) {
   EXPECT_THAT(heard, HasSubstr("event: stop"));
 }
 
+// A client's frame, with a mask of zeros.
+std::string frame(unsigned char opcode, const std::string& data) {
+  return std::string{static_cast<char>(0x80 | opcode), static_cast<char>(0x80 | data.size()), 0, 0,
+                     0, 0} +
+         data;
+}
+
+std::string websocket_request(const std::string& path) {
+  return request_text({.path = path,
+                       .headers = {"connection: Upgrade", "upgrade: websocket",
+                                   "sec-websocket-version: 13",
+                                   "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ=="}});
+}
+
+TEST_P(Serve, TerminalIsSpokenToOverAWebSocketAndFoundAgain) {
+  serve();
+  const std::string box = create();
+  const std::string command = start(box, {{"argv", {"bash", "--norc", "-i"}},
+                                          {"terminal", true},
+                                          {"stdin", true},
+                                          {"rows", 30},
+                                          {"columns", 100}});
+  EXPECT_EQ(get(command + "/terminal").status, 400);
+  {
+    ApiConnection terminal(daemon_->socket());
+    terminal.send(websocket_request(command + "/terminal"));
+    EXPECT_THAT(terminal.read_until("\r\n\r\n", 5s),
+                HasSubstr("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"));
+    terminal.send(frame(2, "stty size\n"));
+    EXPECT_THAT(terminal.read_until("30 100", 10s), HasSubstr("30 100"));
+    terminal.send(frame(1, R"({"resize":{"rows":50,"columns":120}})"));
+    terminal.send(frame(2, "stty size; x=kept\n"));
+    EXPECT_THAT(terminal.read_until("50 120", 10s), HasSubstr("50 120"));
+  }
+  ApiConnection again(daemon_->socket());
+  again.send(websocket_request(command + "/terminal"));
+  EXPECT_THAT(again.read_until("50 120", 10s), HasSubstr("30 100"));
+  again.send(frame(2, "echo ${x}_it; exit 4\n"));
+  const std::string heard = again.read_until("\"exit_code\":4", 10s);
+  EXPECT_THAT(heard, HasSubstr("kept_it"));
+  EXPECT_THAT(heard, HasSubstr("{\"event\":\"exit\""));
+}
+
 // Acknowledged is stored, and nothing is left that nobody knows of.
 TEST_P(Serve, TwentyKillsUnderLoadLoseNothing) {
   std::set<std::string> acknowledged;
