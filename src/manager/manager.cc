@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <utility>
 
@@ -70,6 +71,7 @@ Status Manager::remove(const Caller& caller, const std::string& id, int grace_ms
   if (row.state == "ended") {
     return {};
   }
+  (void)kept_stream(id);
   auto record = storage::read_record(home_, id);
   if (!record.ok()) {
     // It has ended in this moment, or never became whole.
@@ -82,13 +84,35 @@ Status Manager::remove(const Caller& caller, const std::string& id, int grace_ms
 Manager::Visit::Visit(Visit&& other) noexcept
     : manager_(std::exchange(other.manager_, nullptr)),
       record_(std::move(other.record_)),
-      stream_(std::move(other.stream_)) {}
+      stream_(std::move(other.stream_)),
+      keep_(other.keep_) {}
 
 Manager::Visit::~Visit() {
-  if (manager_ != nullptr) {
-    stream_.close();
-    manager_->leave(record_.id);
+  if (manager_ == nullptr) {
+    return;
   }
+  if (keep_ && stream_.fd() >= 0) {
+    const std::lock_guard lock(manager_->mutex_);
+    manager_->kept_.insert_or_assign(record_.id, std::move(stream_));
+  }
+  stream_.close();
+  manager_->leave(record_.id);
+}
+
+std::optional<sandbox::GuestStream> Manager::kept_stream(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = kept_.find(id);
+  if (found == kept_.end()) {
+    return std::nullopt;
+  }
+  sandbox::GuestStream stream = std::move(found->second);
+  kept_.erase(found);
+  // A guest that has something to say unasked has ended.
+  pollfd news{stream.fd(), POLLIN, 0};
+  if (::poll(&news, 1, 0) != 0) {
+    return std::nullopt;
+  }
+  return stream;
 }
 
 Status Manager::enter(const std::string& id) {
@@ -147,6 +171,10 @@ Result<Manager::Visit> Manager::visit(const Caller& caller, const std::string& i
   }
   CARREL_TRY(enter(id));
   Visit visit(*this, std::move(record.value()));
+  if (auto kept = kept_stream(id); kept.has_value()) {
+    visit.stream_ = std::move(*kept);
+    return visit;
+  }
   auto stream = connect(home_, visit.record());
   if (!stream.ok()) {
     return explain_end(id, std::move(stream.error()));
@@ -202,6 +230,13 @@ Result<Manager::Stats> Manager::stats() {
 void Manager::tidy() {
   native::sweep_one_shots(home_);
   native::sweep_boxes(home_);
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(kept_, [](const auto& one) {
+      pollfd news{one.second.fd(), POLLIN, 0};
+      return ::poll(&news, 1, 0) != 0;
+    });
+  }
   const std::lock_guard lock(database_mutex_);
   if (!ledger_.forget_old(storage::wall_clock_ms() - kKeysLastMs).ok()) {
     return;

@@ -69,12 +69,15 @@ class Manager {
 
     [[nodiscard]] const storage::BoxRecord& record() const { return record_; }
     sandbox::GuestStream& stream() { return stream_; }
+    // Nothing is on its way over the stream any more: the next visit may have it.
+    void keep_stream() { keep_ = true; }
 
    private:
     friend class Manager;
     Manager* manager_;
     storage::BoxRecord record_;
     sandbox::GuestStream stream_;
+    bool keep_ = false;
   };
   // kGone, with why it ended, for one that has ended; kResource when too many are in it already.
   Result<Visit> visit(const Caller& caller, const std::string& id);
@@ -118,6 +121,8 @@ class Manager {
   void note_lease(const std::string& id, std::uint64_t lease_ms);
   Status enter(const std::string& id);
   void leave(const std::string& id);
+  // A stream that an earlier visit left; nothing: there is none that is still connected.
+  std::optional<sandbox::GuestStream> kept_stream(const std::string& id);
 
   storage::Home home_;
   ManagerOptions options_;
@@ -127,6 +132,7 @@ class Manager {
   std::mutex mutex_;  // for what follows; never held while anybody waits
   std::map<std::string, std::string> owners_;
   std::map<std::string, std::size_t> visits_;
+  std::map<std::string, sandbox::GuestStream> kept_;  // one for a sandbox, which saves a greeting
   std::set<std::string> making_;  // ids of sandboxes on their way
   std::set<std::string> keys_;    // in use
   std::size_t unnamed_ = 0;       // on their way, without an id yet

@@ -129,6 +129,9 @@ Status run_in_sandbox(Request& request, sandbox::CommandRequest command,
     service.counters.commands.fetch_add(1, std::memory_order_relaxed);
     result = manager::run_in_box({service.manager->home(), visit.record()}, visit.stream(), command,
                                  attendance.io());
+    if (result.ok()) {
+      visit.keep_stream();
+    }
   }
   if (!result.ok()) {
     return service.manager->explain_end(request.id(), std::move(result.error()));

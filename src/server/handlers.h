@@ -52,6 +52,11 @@ Status change_files(Request& request);
 Status get_archive(Request& request);
 Status put_archive(Request& request);
 
+// snapshots.cc
+Status take_snapshot(Request& request);
+Status restore_snapshot(Request& request);
+Status get_diff(Request& request);
+
 // The parts of a body that say what to run, for the shell or as a separate process.
 Status read_shell(Fields& fields, sandbox::CommandRequest& command);
 Status read_exec(Fields& fields, sandbox::CommandRequest& command);

@@ -43,11 +43,12 @@ Result<std::string> decode(std::string_view text) {
   return decoded;
 }
 
-const std::vector<http::Header> kSafe = {{"cache-control", "no-store"},
-                                         {"x-content-type-options", "nosniff"}};
+std::vector<http::Header> safe_headers() {
+  return {{"cache-control", "no-store"}, {"x-content-type-options", "nosniff"}};
+}
 
 std::vector<http::Header> headers_for(std::string_view type) {
-  std::vector<http::Header> headers = kSafe;
+  std::vector<http::Header> headers = safe_headers();
   headers.push_back({"content-type", std::string(type)});
   return headers;
 }
@@ -84,7 +85,7 @@ Status reply(Request& request, int status, const Json& body) {
   return request.connection.answer({status, headers_for("application/json"), dump(body)});
 }
 
-Status reply_nothing(Request& request) { return request.connection.answer({204, kSafe, {}}); }
+Status reply_nothing(Request& request) { return request.connection.answer({204, safe_headers(), {}}); }
 
 Status reply_bytes(Request& request, std::string_view type, std::string bytes) {
   return request.connection.answer({200, headers_for(type), std::move(bytes)});

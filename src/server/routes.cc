@@ -45,6 +45,9 @@ constexpr std::array kWriteQuery = {
     Parameter{"path", "string", "in the sandbox; relative ones from its work dir", kRequired},
     Parameter{"mode", "string", "octal digits"},
     Parameter{"exists", "string", "replace, fail, need or append"}};
+constexpr std::array kDiffQuery = {
+    Parameter{"from", "string", "a snapshot; without: the last one"},
+    Parameter{"to", "string", "a snapshot; without: what is there now"}};
 constexpr std::array kFilesQuery = {
     Parameter{"path", "string", "in the sandbox; relative ones from its work dir", kRequired},
     Parameter{"recursive", "boolean", "with all that is below"},
@@ -136,6 +139,15 @@ constexpr std::array kRoutes = {
           Body::kNone, "", 200, "application/x-tar", "Bytes", kPathQuery, get_archive},
     Route{"PUT", SANDBOX "/archive", "putArchive", "Unpacks a tar below a directory",
           Scope::kWrite, Body::kBytes, "", 200, kJsonType, "FileSummary", kPathQuery, put_archive},
+
+    Route{"POST", SANDBOX "/snapshots", "takeSnapshot", "Keeps what the workspace holds now",
+          Scope::kWrite, Body::kJson, "SnapshotRequest", 201, kJsonType, "Anything", kNothing,
+          take_snapshot},
+    Route{"POST", SANDBOX "/restore", "restoreSnapshot",
+          "Makes the workspace what it was in a snapshot", Scope::kWrite, Body::kJson,
+          "RestoreRequest", 200, kJsonType, "Anything", kNothing, restore_snapshot},
+    Route{"GET", SANDBOX "/diff", "getDiff", "What changed in the workspace", Scope::kRead,
+          Body::kNone, "", 200, kJsonType, "Anything", kDiffQuery, get_diff},
 
     Route{"GET", "/v1/events", "followEvents", "What happens to sandboxes, as it happens",
           Scope::kRead, Body::kNone, "", 200, kEventsType, "Text", kEventsQuery, get_events},

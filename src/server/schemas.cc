@@ -126,6 +126,10 @@ constexpr std::string_view kFixed = R"({
   "additionalProperties": false,
   "properties": {"path": {"type": "string"}, "old": {"type": "string"},
     "new": {"type": "string"}}},
+"SnapshotRequest": {"type": "object", "additionalProperties": false,
+  "properties": {"name": {"type": "string"}}},
+"RestoreRequest": {"type": "object", "required": ["snapshot"], "additionalProperties": false,
+  "properties": {"snapshot": {"type": "string", "description": "its id or its name"}}},
 "SignalRequest": {"type": "object", "required": ["signal"], "additionalProperties": false,
   "properties": {"signal": {"type": "string", "description": "TERM, INT, KILL … or a number"}}}
 })";

@@ -253,6 +253,23 @@ TEST_P(Serve, FilesGoInAndOut) {
   EXPECT_EQ(get(box + "/files/stat?path=c").status, 404);
 }
 
+TEST_P(Serve, WorkspaceIsKeptComparedAndRestored) {
+  serve();
+  const std::string box = create({{"workspace", "notes"}});
+  shell(box, "echo one > a");
+  const ApiAnswer taken = post(box + "/snapshots", {{"name", "before"}});
+  EXPECT_EQ(taken.status, 201) << taken.body;
+  shell(box, "echo two > a; echo new > b");
+  const ApiAnswer diff = get(box + "/diff?from=before");
+  EXPECT_EQ(diff.status, 200) << diff.body;
+  EXPECT_THAT(diff.body, HasSubstr("two"));
+  const ApiAnswer back = post(box + "/restore", {{"snapshot", "before"}});
+  EXPECT_EQ(back.status, 200) << back.body;
+  EXPECT_EQ(shell(box, "cat a; ls")["stdout"], "one\na\n");
+  EXPECT_EQ(post(box + "/restore", {{"snapshot", "never"}}).status, 404);
+  EXPECT_EQ(post(box + "/restore", {{"snapshot", "--help"}}).status, 400);
+}
+
 TEST_P(Serve, LeaseEndsTheSandboxWithoutAnybody) {
   serve();
   const std::string box = create({{"lease", 60}});
