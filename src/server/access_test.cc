@@ -44,7 +44,7 @@ TEST(Tokens, NewTokenIsKnownByItsLineAndNotInIt) {
   EXPECT_EQ(identity->caller.owner, "ci");
   EXPECT_EQ(identity->scope, Scope::kWrite);
   for (const std::string& wrong :
-       {"authorization: Bearer " + made->secret + "0", "authorization: Bearer ",
+       {"authorization: Bearer " + made->secret + "0", std::string("authorization: Bearer "),
         "authorization: bearer " + made->secret,
         "authorization: Bearer " + made->secret + "\r\nauthorization: Bearer " + made->secret}) {
     auto nobody = access.identify(head_of("host: h\r\n" + wrong + "\r\n"), tcp(), -1);
@@ -56,7 +56,7 @@ TEST(Tokens, NewTokenIsKnownByItsLineAndNotInIt) {
 TEST(Tokens, LinesThatAreNoneAreErrorsWithTheirNumber) {
   const std::string digest = sha256("x");
   for (const std::string& line :
-       {"ci write", "ci admin " + digest, "ci write " + digest.substr(1), "c/i write " + digest,
+       {std::string("ci write"), "ci admin " + digest, "ci write " + digest.substr(1), "c/i write " + digest,
         "ci write " + digest + " more"}) {
     auto tokens = Access::parse_tokens("\n" + line + "\n", "tokens");
     ASSERT_FALSE(tokens.ok()) << line;
