@@ -73,7 +73,7 @@ Status write_all(int fd, std::string_view data) {
 }
 
 Status replace_file_at(int dir, const std::string& path, std::string_view data, unsigned mode) {
-  std::string temporary = path + "." + std::to_string(::getpid()) + ".new";
+  std::string temporary = path + "." + std::to_string(::gettid()) + ".new";
   CARREL_ASSIGN(UniqueFd fd,
                 open_at(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode));
   Status written = write_all(fd.get(), data);

@@ -38,6 +38,7 @@ int setup_command(const Context& context);
 int doctor_command(const Context& context);
 int mount_command(const Context& context);
 int port_command(const Context& context);
+int serve_command(const Context& context);
 int net_command(const Context& context);
 int secret_command(const Context& context);
 int keeper_command(const Context& context);

@@ -4,20 +4,17 @@
 #include <utility>
 
 #include "backends/native/keeper.h"
-#include "backends/native/keeper_client.h"
 #include "backends/native/network.h"
 #include "backends/native/remains.h"
-#include "backends/native/workdir.h"
 #include "cli/context.h"
-#include "cli/image_spec.h"
 #include "cli/mounts.h"
 #include "cli/notice.h"
 #include "cli/output.h"
 #include "cli/sandbox_spec.h"
 #include "cli/workspace_source.h"
 #include "cli/workspace_target.h"
+#include "manager/making.h"
 #include "policy/size.h"
-#include "storage/box.h"
 #include "storage/home.h"
 #include "storage/state.h"
 
@@ -40,47 +37,26 @@ int create_command(const Context& context) {
     return fail(context, possible.error());
   }
   native::sweep_boxes(home.value());
-  native::CreateRequest request;
-  request.spec = std::move(spec.value());
-  request.trees = std::move(trees.value());
-  if (Status copied = copy_source(context, home.value(), request.spec); !copied.ok()) {
+  manager::Wish wish;
+  wish.spec = std::move(spec.value());
+  wish.trees = std::move(trees.value());
+  wish.given = chosen_settings(context.arguments);
+  wish.finish_restore = finish_restore_apart;
+  if (Status copied = copy_source(context, home.value(), wish.spec); !copied.ok()) {
     return fail(context, copied.error());
   }
-  std::optional<native::UsedWorkspace> workspace;
-  if (Status used = add_workspace(home.value(), request.spec, request.trees, workspace);
-      !used.ok()) {
-    return fail(context, used.error());
-  }
-  auto image = resolve_image(home.value(), context.arguments, request.spec);
-  if (!image.ok()) {
-    return fail(context, image.error());
-  }
-  request.name = std::string(context.arguments.value(OptionId::kName).value_or(""));
+  wish.name = std::string(context.arguments.value(OptionId::kName).value_or(""));
   if (auto lease = context.arguments.value(OptionId::kLease); lease.has_value()) {
     auto duration = policy::parse_duration({"--lease", *lease});
     if (!duration.ok()) {
       return fail(context, duration.error());
     }
-    request.lease_ms = static_cast<std::uint64_t>(duration.value().count());
+    wish.lease_ms = static_cast<std::uint64_t>(duration.value().count());
   }
-  const std::string name = request.name;
-  const std::string workdir = request.spec.workdir;
-  auto id = native::create_sandbox(home.value(), std::move(request));
+  const std::string name = wish.name;
+  auto id = manager::make_sandbox(home.value(), std::move(wish));
   if (!id.ok()) {
     return fail(context, id.error());
-  }
-  if (Status served = native::serve_network(home.value(), id.value()); !served.ok()) {
-    if (auto record = storage::read_record(home.value(), id.value()); record.ok()) {
-      (void)native::remove_sandbox(home.value(), record.value(), 0, "it had no network");
-    }
-    return fail(context, served.error());
-  }
-  // The default one is part of every sandbox.
-  if (workdir != policy::Spec{}.workdir) {
-    Status entered = native::ensure_workdir(home.value(), id.value());
-    if (!entered.ok()) {
-      return fail(context, entered.error());
-    }
   }
   print(context.json()
             ? "{\"id\":" + json_string(id.value()) + ",\"name\":" + json_string(name) + "}\n"

@@ -4,6 +4,7 @@
 #include "cli/context.h"
 #include "cli/foreground.h"
 #include "cli/output.h"
+#include "manager/commands.h"
 #include "policy/names.h"
 
 namespace carrel::cli {
@@ -13,25 +14,12 @@ namespace {
 // Starts the command and leaves it: prints its number, with which `logs` finds its output.
 int start_and_leave(const Context& context, Connection& connection,
                     const sandbox::CommandRequest& request) {
-  auto payload = sandbox::encode_start(request, sandbox::Input::kNone);
-  if (!payload.ok()) {
-    return fail(context, payload.error());
+  auto id = manager::start_command(connection.stream, request, sandbox::Input::kNone);
+  if (!id.ok()) {
+    return fail(context, id.error());
   }
-  Status sent = connection.stream.send(1, protocol::FrameType::kStart, payload.value());
-  if (!sent.ok()) {
-    return fail(context, sent.error());
-  }
-  auto frame = connection.stream.wait(10'000);
-  if (!frame.ok()) {
-    return fail(context, frame.error());
-  }
-  protocol::Reader reader({reinterpret_cast<const unsigned char*>(frame.value().payload.data()),
-                           frame.value().payload.size()});
-  std::uint64_t id = reader.u64();
-  if (frame.value().type != protocol::FrameType::kStarted || !reader.ok()) {
-    return fail(context, Error{Code::kResource, 0, "the command could not be started", {}});
-  }
-  print(context.json() ? "{\"command\":" + std::to_string(id) + "}\n" : std::to_string(id) + "\n");
+  print(context.json() ? "{\"command\":" + std::to_string(id.value()) + "}\n"
+                       : std::to_string(id.value()) + "\n");
   return 0;
 }
 

@@ -3,10 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
-#include <nlohmann/json.hpp>
 
-#include "base/utf8.h"
 #include "cli/output.h"
 #include "policy/size.h"
 #include "storage/events.h"
@@ -59,44 +56,6 @@ void note_file_work(const FileSession& session, std::string_view action, std::st
   storage::add_event(session.home,
                      storage::file_event(session.id, action, path,
                                          result.ok() ? "" : code_name(result.error().code)));
-}
-
-void add_bytes(nlohmann::ordered_json& object, const std::string& name, std::string_view bytes) {
-  object[name] = replace_invalid_utf8(bytes);
-  if (!valid_utf8(bytes)) {
-    object[name + "_b64"] = base64(bytes);
-  }
-}
-
-std::string_view kind_name(protocol::FileKind kind) {
-  switch (kind) {
-    case protocol::FileKind::kFile:
-    case protocol::FileKind::kHardLink:
-      return "file";
-    case protocol::FileKind::kDirectory:
-    case protocol::FileKind::kDirectoryEnd:
-      return "directory";
-    case protocol::FileKind::kLink:
-      return "link";
-    case protocol::FileKind::kOther:
-      break;
-  }
-  return "other";
-}
-
-nlohmann::ordered_json to_json(const sandbox::FileInfo& info) {
-  nlohmann::ordered_json object;
-  add_bytes(object, "path", info.path);
-  object["kind"] = kind_name(info.kind);
-  std::array<char, 8> mode{};
-  std::snprintf(mode.data(), mode.size(), "%04o", info.mode);
-  object["mode"] = mode.data();
-  object["size"] = info.size;
-  object["modified_ms"] = info.modified_ns / 1'000'000;
-  if (info.kind == protocol::FileKind::kLink) {
-    add_bytes(object, "target", info.target);
-  }
-  return object;
 }
 
 Result<std::vector<std::string>> file_words(const Context& context, std::size_t least,

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "cli/box.h"
 #include "cli/context.h"
+#include "sandbox/file_json.h"
 #include "sandbox/files.h"
 #include "sandbox/tree_from_host.h"
 
@@ -30,10 +31,9 @@ Result<FileSession> open_files(const Context& context, const std::string& named,
 void note_file_work(const FileSession& session, std::string_view action, std::string_view path,
                     const Status& result);
 
-// Bytes as a JSON string; where they are not UTF-8, as NAME_b64 as well.
-void add_bytes(nlohmann::ordered_json& object, const std::string& name, std::string_view bytes);
-nlohmann::ordered_json to_json(const sandbox::FileInfo& info);
-std::string_view kind_name(protocol::FileKind kind);
+using sandbox::add_bytes;
+using sandbox::kind_name;
+using sandbox::to_json;
 
 // The words of `carrel file` after ACTION and ID. At least `least` of them, and at most `most`.
 Result<std::vector<std::string>> file_words(const Context& context, std::size_t least,

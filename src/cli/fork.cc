@@ -14,6 +14,7 @@
 #include "cli/mounts.h"
 #include "cli/output.h"
 #include "cli/workspace_target.h"
+#include "manager/making.h"
 #include "policy/settings.h"
 #include "policy/spec_json.h"
 #include "storage/state.h"
@@ -166,7 +167,8 @@ Result<std::string> make_fork(const Context& context, storage::Home& home,
   request.spec.workspace_use = policy::WorkspaceUse::kAlone;
   request.name = std::string(context.arguments.value(OptionId::kName).value_or(""));
   std::optional<native::UsedWorkspace> workspace;
-  Status used = add_workspace(home, request.spec, request.trees, workspace);
+  Status used = manager::add_workspace(home, request.spec, request.trees, workspace,
+                                       finish_restore_apart);
   auto id = used.ok() ? native::create_sandbox(home, std::move(request))
                       : Result<std::string>(used.error());
   if (!id.ok()) {

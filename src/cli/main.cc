@@ -12,11 +12,12 @@
 #include "cli/help.h"
 #include "cli/man_page.h"
 #include "cli/output.h"
+#include "server/version.h"
 
 namespace carrel::cli {
 namespace {
 
-constexpr std::string_view kVersion = "0.1.0";
+using server::kVersion;
 
 int help_command(const Context& context) {
   const Arguments& arguments = context.arguments;
@@ -110,6 +111,8 @@ int dispatch(const Context& context) {
       return mount_command(context);
     case CommandId::kPort:
       return port_command(context);
+    case CommandId::kServe:
+      return serve_command(context);
     case CommandId::kNet:
       return net_command(context);
     case CommandId::kSecret:

@@ -43,6 +43,7 @@ enum class CommandId : unsigned {
   kNet,
   kSecret,
   kPort,
+  kServe,
   kCompletion,
   kVersion,
   kHelp,
@@ -160,6 +161,14 @@ enum class OptionId {
   kHostPort,
   kBind,
   kAllowRemote,
+  kListen,
+  kTokenFile,
+  kNewToken,
+  kReadOnly,
+  kServedHosts,
+  kIdleExit,
+  kMostSandboxes,
+  kOpenapi,
 };
 
 // An option that is about the command itself and not about the sandbox.

@@ -8,7 +8,6 @@
 #include "backends/native/readiness.h"
 #include "cli/context.h"
 #include "cli/foreground.h"
-#include "cli/image_spec.h"
 #include "cli/mounts.h"
 #include "cli/notice.h"
 #include "cli/one_shot.h"
@@ -16,6 +15,7 @@
 #include "cli/sandbox_spec.h"
 #include "cli/workspace_source.h"
 #include "cli/workspace_target.h"
+#include "manager/once.h"
 #include "storage/home.h"
 
 namespace carrel::cli {
@@ -39,33 +39,18 @@ int run_in_new_sandbox(const Context& context, const policy::Spec& spec,
   if (Status copied = copy_source(context, home.value(), job.spec); !copied.ok()) {
     return fail(context, copied.error());
   }
-  std::optional<native::UsedWorkspace> workspace;
-  if (Status used = add_workspace(home.value(), job.spec, job.trees, workspace); !used.ok()) {
-    return fail(context, used.error());
-  }
-  if (workspace.has_value()) {
-    workspace->lock.reset();  // that it is in use keeps others away
-  }
-  auto image = resolve_image(home.value(), context.arguments, job.spec);
-  if (!image.ok()) {
-    return fail(context, image.error());
-  }
-  if (command.arguments.empty() && image.value().has_value()) {
-    const storage::ImageConfig& config = image.value()->record.config;
-    command.arguments = config.entrypoint;
-    command.arguments.insert(command.arguments.end(), config.command.begin(), config.command.end());
-  }
-  if (command.arguments.empty() || command.arguments.front().empty()) {
-    return fail(context, Error{Code::kInvalid, 0, "run needs a command to run",
-                               "the image names none"});
-  }
-  command.timeout = spec.limits.timeout;
-  const bool terminal = command.terminal;
-  if (terminal) {
-    Foreground::terminal_size(command.rows, command.columns);
-  }
-  const std::string program = command.arguments.front();
   job.command = std::move(command);
+  manager::OnceHeld held;
+  if (Status ready = manager::prepare_once(home.value(), chosen_settings(context.arguments),
+                                           finish_restore_apart, job, held);
+      !ready.ok()) {
+    return fail(context, ready.error());
+  }
+  const bool terminal = job.command.terminal;
+  if (terminal) {
+    Foreground::terminal_size(job.command.rows, job.command.columns);
+  }
+  const std::string program = job.command.arguments.front();
   auto listener = [&](const native::Enforcement& enforcement) {
     say_what_is_weaker(context, enforcement);
   };

@@ -3,30 +3,18 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <string>
 
 #include "base/files.h"
+#include "manager/making.h"
 #include "policy/config.h"
 #include "policy/mount_request.h"
 #include "policy/narrow.h"
-#include "policy/validate.h"
 
 namespace carrel::cli {
 
 namespace {
-
-policy::HostFacts host_facts(const policy::Spec& spec) {
-  policy::HostFacts facts;
-  facts.memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-                       static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  facts.cpus = 1;
-  if (spec.limits.cpu_millis > 1000) {  // to ask takes a file that is not read otherwise
-    facts.cpus = static_cast<std::uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
-  }
-  return facts;
-}
 
 // Relative sources of mounts are below the current folder.
 Status make_sources_absolute(std::vector<policy::Mount>& mounts) {
@@ -52,6 +40,13 @@ Result<std::string> current_folder() {
   return folder;
 }
 
+manager::Chosen chosen_settings(const Arguments& arguments) {
+  auto choice = [&](std::string_view name) {
+    return arguments.has_setting(name) ? manager::Choice::kGiven : manager::Choice::kDefault;
+  };
+  return {choice("workdir"), choice("user")};
+}
+
 Result<policy::Spec> sandbox_spec(const Arguments& arguments, policy::Operation operation) {
   policy::Spec spec = policy::default_spec(operation);
   std::optional<std::string_view> given = arguments.value(OptionId::kConfig);
@@ -69,7 +64,7 @@ Result<policy::Spec> sandbox_spec(const Arguments& arguments, policy::Operation 
   }
   CARREL_TRY(apply_settings(arguments, spec));
   CARREL_TRY(make_sources_absolute(spec.mounts));
-  CARREL_TRY(policy::validate(spec, host_facts(spec)));
+  CARREL_TRY(manager::check_against_host(spec));
   return spec;
 }
 

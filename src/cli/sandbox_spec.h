@@ -4,6 +4,7 @@
 
 #include "base/result.h"
 #include "cli/args.h"
+#include "manager/image_spec.h"
 #include "policy/settings.h"
 #include "policy/spec.h"
 
@@ -13,6 +14,9 @@ namespace carrel::cli {
 // checked against this host. The file that --config names counts as the operator's word; one that
 // just lies in the current directory can only narrow.
 Result<policy::Spec> sandbox_spec(const Arguments& arguments, policy::Operation operation);
+
+// Whether --workdir was given.
+manager::Chosen chosen_settings(const Arguments& arguments);
 
 // Where this command was started, without links.
 Result<std::string> current_folder();

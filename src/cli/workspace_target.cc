@@ -48,36 +48,15 @@ Result<Named> find_named(storage::WorkspaceStore& store, const std::string& name
   return Named{row.name, std::move(box.value())};
 }
 
-// Brings an interrupted restore to its end in a process of its own: what that needs to read files
-// with would be in the way of making a sandbox.
-void finish_apart(const std::string& workspace) {
+}  // namespace
+
+void finish_restore_apart(const std::string& workspace) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::_exit(open_workspace_target(workspace).ok() ? 0 : 1);
   }
   while (child > 0 && ::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
-}
-
-}  // namespace
-
-Status add_workspace(const storage::Home& home, const policy::Spec& spec,
-                     std::vector<native::GivenTree>& trees,
-                     std::optional<native::UsedWorkspace>& workspace) {
-  if (spec.workspace.empty()) {
-    return {};
-  }
-  auto used = native::use_workspace(home, spec);
-  if (!used.ok() && used.error().error_number == EACCES) {
-    finish_apart(spec.workspace);
-    used = native::use_workspace(home, spec);
-  }
-  if (!used.ok()) {
-    return used.error();
-  }
-  trees.insert(trees.begin(), std::move(used->tree));
-  workspace = std::move(used.value());
-  return {};
 }
 
 Result<std::string> workspace_of(storage::WorkspaceStore& store, const std::string& id) {

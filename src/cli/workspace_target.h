@@ -34,10 +34,9 @@ Result<std::unique_ptr<WorkspaceTarget>> open_workspace_target(const std::string
 // Makes sure that no `run` is in it: those cannot be made to stand still, and hold it until they end.
 Result<UniqueFd> keep_runs_away(WorkspaceTarget& target);
 
-// Opens the workspace that a spec names, if it names one, and adds its tree.
-Status add_workspace(const storage::Home& home, const policy::Spec& spec,
-                     std::vector<native::GivenTree>& trees,
-                     std::optional<native::UsedWorkspace>& workspace);
+// Brings an interrupted restore to its end in a process of its own: what that needs to read files
+// with would be in the way of making a sandbox.
+void finish_restore_apart(const std::string& workspace);
 
 // The long-lived sandboxes that have a workspace.
 Result<std::vector<storage::BoxRecord>> boxes_with(storage::WorkspaceStore& store,

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "egress/dns_message.h"
-#include "egress/parsed.h"
+#include "base/parsed.h"
 #include "policy/host.h"
 
 namespace carrel::egress {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "egress/parsed.h"
+#include "base/parsed.h"
 #include "policy/host.h"
 
 namespace carrel::egress {

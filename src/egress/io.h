@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "egress/loop.h"
-#include "egress/parsed.h"
+#include "base/parsed.h"
 #include "policy/address_class.h"
 
 namespace carrel::egress {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/base64.h"
+
 namespace carrel::egress {
 
 namespace {
@@ -27,22 +29,6 @@ Task<bool> read_whole(Watched& from, std::span<std::uint8_t> bytes, Deadline dea
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
   co_return true;
-}
-
-std::string base64(std::string_view text) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); i += 3) {
-    std::uint32_t group = 0;
-    for (std::size_t k = 0; k < 3; ++k) {
-      group = group << 8 | (i + k < text.size() ? static_cast<unsigned char>(text[i + k]) : 0U);
-    }
-    for (std::size_t k = 0; k < 4; ++k) {
-      out += i + k > text.size() ? '=' : kDigits[group >> (18 - 6 * k) & 63];
-    }
-  }
-  return out;
 }
 
 // The head of an answer, and no byte after it: what follows is not the proxy's. Empty: none came.

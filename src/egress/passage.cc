@@ -157,11 +157,11 @@ Task<policy::Verdict> Passage::look_at_evidence() {
         break;
       }
     } else if (sniffed == Sniffed::kHttp) {
-      const auto head = parse_request_head(first_);
+      const auto head = http::parse_request_head(first_);
       if (head.is_refused()) {
         co_return denied("the request cannot be read safely: " + std::string(head.reason));
       }
-      if (head.parsed() && head.value.form == RequestHead::Form::kAuthority) {
+      if (head.parsed() && head.value.form == http::RequestHead::Form::kAuthority) {
         co_return denied("CONNECT is for a proxy");
       }
       if (head.parsed()) {

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "egress/chunked_body.h"
+#include "http/chunked_body.h"
 #include "egress/exchange.h"
-#include "egress/http_head.h"
+#include "http/request_head.h"
 #include "egress/io.h"
 #include "egress/relay.h"
 #include "egress/room.h"
@@ -61,13 +61,13 @@ class Passage {
   Task<void> carry_requests(policy::Verdict verdict);
   Task<void> exchange_with(Stream& server);
   Task<bool> send_requests(Exchange& exchange);
-  Task<bool> send_body(Exchange& exchange, const RequestHead& head);
+  Task<bool> send_body(Exchange& exchange, const http::RequestHead& head);
   Task<bool> send(Exchange& exchange, Bytes bytes);
   // Everything that the client says from now on.
   Task<bool> send_the_rest(Exchange& exchange);
-  [[nodiscard]] policy::Verdict judge(const RequestHead& head) const;
+  [[nodiscard]] policy::Verdict judge(const http::RequestHead& head) const;
   // CRITICAL: only to a request that was judged and goes where the credential is for.
-  Status add_credentials(RequestHead& head, Exchange& exchange);
+  Status add_credentials(http::RequestHead& head, Exchange& exchange);
   void look_out_for_secrets(Exchange& exchange);
 
   enum class Went { kOn, kEnded, kBroken };
@@ -82,7 +82,7 @@ class Passage {
   Task<void> answer_refused(const policy::Verdict& verdict, std::string_view status);
   Task<void> serve_socks();
 
-  [[nodiscard]] policy::Flow flow_of(const RequestHead& head) const;
+  [[nodiscard]] policy::Flow flow_of(const http::RequestHead& head) const;
   void note(std::string_view event, const policy::Verdict& verdict, std::string detail = {});
 
   std::shared_ptr<Room> room_;

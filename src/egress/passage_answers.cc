@@ -65,14 +65,14 @@ Task<void> Passage::carry_answers(Exchange& exchange) {
 }
 
 Task<Passage::Went> Passage::pass_answer(Exchange& exchange) {
-  auto head = parse_response_head(exchange.came);
+  auto head = http::parse_response_head(exchange.came);
   while (head.needs_more()) {
     const auto n = co_await receive(exchange);
     if (n <= 0) {
       const bool between = exchange.came.empty() && exchange.state != Exchange::State::kAsked;
       co_return between ? Went::kEnded : Went::kBroken;
     }
-    head = parse_response_head(exchange.came);
+    head = http::parse_response_head(exchange.came);
   }
   if (head.is_refused() || exchange.state != Exchange::State::kAsked) {
     note("answer", denied(head.is_refused() ? std::string(head.reason)

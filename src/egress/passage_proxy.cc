@@ -28,16 +28,16 @@ Task<void> Passage::serve_proxied() {
     co_await serve_socks();
     co_return;
   }
-  auto head = parse_request_head(first_);
+  auto head = http::parse_request_head(first_);
   while (head.needs_more()) {
     const bool more = co_await read_more(deadline);
     if (!more) {
       co_return;
     }
-    head = parse_request_head(first_);
+    head = http::parse_request_head(first_);
   }
-  if (head.is_refused() || head.value.form == RequestHead::Form::kOrigin ||
-      head.value.form == RequestHead::Form::kAsterisk) {
+  if (head.is_refused() || head.value.form == http::RequestHead::Form::kOrigin ||
+      head.value.form == http::RequestHead::Form::kAsterisk) {
     // g++ 12 destroys a temporary with a condition in it twice when it is part of what is awaited.
     const policy::Verdict verdict =
         denied(head.is_refused() ? std::string(head.reason) : std::string("this is a proxy"));
@@ -46,7 +46,7 @@ Task<void> Passage::serve_proxied() {
   }
   live_.flow.host = head.value.host;
   live_.flow.port = head.value.port != 0 ? head.value.port : kHttpPort;
-  if (head.value.form == RequestHead::Form::kAbsolute) {
+  if (head.value.form == http::RequestHead::Form::kAbsolute) {
     co_await admit();
     co_return;
   }

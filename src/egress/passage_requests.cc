@@ -19,7 +19,7 @@ constexpr std::uint16_t kHttpsPort = 443;
 
 }  // namespace
 
-policy::Flow Passage::flow_of(const RequestHead& head) const {
+policy::Flow Passage::flow_of(const http::RequestHead& head) const {
   const bool by_tls = std::holds_alternative<policy::TlsHello>(live_.flow.evidence);
   policy::HttpRequest request;
   request.over = by_tls ? policy::HttpRequest::Over::kTls : policy::HttpRequest::Over::kPlain;
@@ -116,7 +116,7 @@ Task<void> Passage::exchange_with(Stream& server) {
 }
 
 // What the policy says of this request, at this moment.
-policy::Verdict Passage::judge(const RequestHead& head) const {
+policy::Verdict Passage::judge(const http::RequestHead& head) const {
   const policy::Flow flow = flow_of(head);
   const auto& request = std::get<policy::HttpRequest>(flow.evidence);
   if (request.over == policy::HttpRequest::Over::kTls) {
@@ -124,11 +124,11 @@ policy::Verdict Passage::judge(const RequestHead& head) const {
       return denied("the connection is to " + policy::endpoint_text(flow.host, flow.port) +
                     ", the request is for " + policy::endpoint_text(request.host, request.port));
     }
-    if (head.form == RequestHead::Form::kAbsolute) {
+    if (head.form == http::RequestHead::Form::kAbsolute) {
       return denied("a request to a proxy is no request to a server");
     }
   }
-  if (head.form == RequestHead::Form::kAuthority) {
+  if (head.form == http::RequestHead::Form::kAuthority) {
     return denied("there is no proxy here");
   }
   policy::Verdict verdict = decide(room_->policy(), flow);
@@ -157,7 +157,7 @@ void Passage::look_out_for_secrets(Exchange& exchange) {
   }
 }
 
-Status Passage::add_credentials(RequestHead& head, Exchange& exchange) {
+Status Passage::add_credentials(http::RequestHead& head, Exchange& exchange) {
   const policy::Flow flow = flow_of(head);
   const auto drop = [&](std::string_view name) {
     std::erase_if(head.headers, [&](const http::Header& one) { return one.name == name; });
@@ -190,13 +190,13 @@ Status Passage::add_credentials(RequestHead& head, Exchange& exchange) {
 Task<bool> Passage::send_requests(Exchange& exchange) {
   for (;;) {
     const Deadline deadline = in(first_.empty() ? kIdlePatience : kHeadPatience);
-    auto head = parse_request_head(first_);
+    auto head = http::parse_request_head(first_);
     while (head.needs_more()) {
       const bool more = co_await read_more(deadline);
       if (!more) {
         co_return first_.empty();
       }
-      head = parse_request_head(first_);
+      head = http::parse_request_head(first_);
     }
     co_await answered(exchange);
     if (exchange.state == Exchange::State::kEnded) {
@@ -227,7 +227,7 @@ Task<bool> Passage::send_requests(Exchange& exchange) {
     exchange.upgrades = head.value.upgrades;
     exchange.state = Exchange::State::kAsked;
     // CRITICAL: what goes out is what was read, not what was sent.
-    const std::string text = write_request_head(head.value);
+    const std::string text = http::write_request_head(head.value);
     bool sent = co_await send(exchange, bytes_of(text));
     if (sent) {
       sent = co_await send_body(exchange, head.value);
@@ -274,14 +274,14 @@ Task<bool> Passage::send_the_rest(Exchange& exchange) {
   }
 }
 
-Task<bool> Passage::send_body(Exchange& exchange, const RequestHead& head) {
-  if (head.body.kind == BodyFraming::Kind::kNone) {
+Task<bool> Passage::send_body(Exchange& exchange, const http::RequestHead& head) {
+  if (head.body.kind == http::BodyFraming::Kind::kNone) {
     co_return true;
   }
   std::uint64_t left = head.body.length;
-  ChunkedBody chunks;
+  http::ChunkedBody chunks;
   for (bool ended = false; !ended;) {
-    if (head.body.kind == BodyFraming::Kind::kLength && left == 0) {
+    if (head.body.kind == http::BodyFraming::Kind::kLength && left == 0) {
       break;
     }
     if (first_.empty()) {
@@ -292,7 +292,7 @@ Task<bool> Passage::send_body(Exchange& exchange, const RequestHead& head) {
       }
     }
     std::size_t size = first_.size();
-    if (head.body.kind == BodyFraming::Kind::kLength) {
+    if (head.body.kind == http::BodyFraming::Kind::kLength) {
       size = static_cast<std::size_t>(std::min<std::uint64_t>(size, left));
       left -= size;
     } else {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "egress/parsed.h"
+#include "base/parsed.h"
 
 namespace carrel::egress {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "egress/parsed.h"
+#include "base/parsed.h"
 
 namespace carrel::egress {
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "egress/parsed.h"
+#include "base/parsed.h"
 #include "policy/host.h"
 
 namespace carrel::egress {

@@ -66,6 +66,13 @@ std::uint32_t take_command(Guest& guest) {
 
 void free_command(Guest& guest, std::uint32_t index) {
   Command& command = guest.commands[index];
+  for (Watcher& watcher : guest.watchers) {
+    if (watcher.command == index) {
+      refuse(guest, watcher.client, watcher.channel, protocol::Refusal::kUnknown, 0,
+             "newer commands took the place of this one");
+      watcher = Watcher();
+    }
+  }
   for (OutputStream& stream : command.output) {
     guest.poller.close(stream.fd);
     stream.ring.reset();

@@ -59,7 +59,13 @@ void on_input_unwanted(Guest& guest, std::uint32_t index);
 bool give_input(Guest& guest, std::uint32_t index, std::string_view data);
 void close_input(Guest& guest, std::uint32_t index);
 
-// Sends what the client has room for; tells the end once everything before it was sent.
+// The client hears no more of what he follows on that channel, or on any.
+inline constexpr std::uint32_t kEveryChannel = ~0U;
+void stop_following(Guest& guest, std::uint32_t client, std::uint32_t channel);
+// Whether the client follows the command.
+bool follows(const Guest& guest, std::uint32_t client, std::uint32_t index);
+
+// Sends what its followers have room for; tells the end once everything before it was sent.
 void pump(Guest& guest, std::uint32_t index);
 
 // Ending (command.cc).

@@ -19,10 +19,23 @@ std::uint32_t output_index(std::uint32_t command, std::uint32_t stream) {
   return command * 2 + stream;
 }
 
-// Whether the client still wants bytes that a new one would push out of the ring.
-std::size_t room_for(const Command& command, const OutputStream& stream) {
-  bool lossless = command.client != kNone && command.state != CommandState::kFinished;
-  return lossless ? stream.ring.room(stream.cursor) : Ring::kCapacity;
+// How much can be read without pushing bytes out of the ring that somebody still wants.
+std::size_t room_for(const Guest& guest, std::uint32_t index, std::uint32_t which) {
+  const Command& command = guest.commands[index];
+  const OutputStream& stream = command.output[which];
+  if (command.state == CommandState::kFinished) {
+    return Ring::kCapacity;
+  }
+  std::uint64_t keep = stream.ring.end();
+  if (command.client != kNone) {
+    keep = stream.cursor;
+  }
+  for (const Watcher& watcher : guest.watchers) {
+    if (watcher.command == index && watcher.cursor[which] < keep) {
+      keep = watcher.cursor[which];
+    }
+  }
+  return stream.ring.room(keep);
 }
 
 // Whether the stream is a fifo whose only writer may just not have opened it yet.
@@ -58,24 +71,45 @@ bool drained(const Command& command) {
   return command.output[0].drain == 0 && command.output[1].drain == 0;
 }
 
-bool send_piece(Client& client, const Command& command, OutputStream& stream, std::uint32_t which) {
-  if (stream.cursor < stream.ring.start()) {
-    stream.cursor = stream.ring.start();
+// Sends from `cursor` on what the client has room for; whether it was anything.
+bool send_output(Client& client, std::uint32_t channel, const Ring& ring, std::uint64_t& cursor,
+                 std::uint32_t which) {
+  bool any = false;
+  while (cursor < ring.end()) {
+    if (cursor < ring.start()) {
+      cursor = ring.start();
+    }
+    unsigned char head[9];
+    protocol::Writer writer(head);
+    writer.u8(static_cast<std::uint8_t>(which + 1));
+    writer.u64(cursor);
+    std::string_view piece = ring.from(cursor, kPiece);
+    if (!client.send(channel, FrameType::kOutput,
+                     {reinterpret_cast<const char*>(head), sizeof head}, piece)) {
+      return any;
+    }
+    cursor += piece.size();
+    any = true;
   }
-  unsigned char head[9];
-  protocol::Writer writer(head);
-  writer.u8(static_cast<std::uint8_t>(which + 1));
-  writer.u64(stream.cursor);
-  std::string_view piece = stream.ring.from(stream.cursor, kPiece);
-  if (!client.send(command.channel, FrameType::kOutput,
-                   {reinterpret_cast<const char*>(head), sizeof head}, piece)) {
-    return false;
-  }
-  stream.cursor += piece.size();
-  return true;
+  return any;
 }
 
-void send_end(Guest& guest, std::uint32_t index) {
+// One of the outputs, to everybody who follows it.
+bool send_to_all(Guest& guest, std::uint32_t index, std::uint32_t which) {
+  Command& command = guest.commands[index];
+  OutputStream& stream = command.output[which];
+  bool any = command.client != kNone && send_output(guest.clients[command.client], command.channel,
+                                                    stream.ring, stream.cursor, which);
+  for (Watcher& watcher : guest.watchers) {
+    if (watcher.command == index && send_output(guest.clients[watcher.client], watcher.channel,
+                                                stream.ring, watcher.cursor[which], which)) {
+      any = true;
+    }
+  }
+  return any;
+}
+
+void send_end(Guest& guest, std::uint32_t index, std::uint32_t client, std::uint32_t channel) {
   Command& command = guest.commands[index];
   command.end.stdout_bytes = command.output[0].ring.end();
   command.end.stderr_bytes = command.output[1].ring.end();
@@ -83,8 +117,25 @@ void send_end(Guest& guest, std::uint32_t index) {
   unsigned char buffer[protocol::kMaxPath + 128];
   protocol::Writer writer(buffer);
   protocol::write_exit(writer, command.end);
-  guest.clients[command.client].send(command.channel, FrameType::kExit,
-                                     {reinterpret_cast<const char*>(buffer), writer.size()});
+  guest.clients[client].send(channel, FrameType::kExit,
+                             {reinterpret_cast<const char*>(buffer), writer.size()});
+}
+
+// Tells the end to everybody who has got everything before it.
+void send_ends(Guest& guest, std::uint32_t index) {
+  Command& command = guest.commands[index];
+  const std::uint64_t ends[2] = {command.output[0].ring.end(), command.output[1].ring.end()};
+  for (Watcher& watcher : guest.watchers) {
+    if (watcher.command == index && watcher.cursor[0] == ends[0] && watcher.cursor[1] == ends[1]) {
+      send_end(guest, index, watcher.client, watcher.channel);
+      watcher = Watcher();
+    }
+  }
+  if (command.client == kNone || command.output[0].cursor != ends[0] ||
+      command.output[1].cursor != ends[1]) {
+    return;
+  }
+  send_end(guest, index, command.client, command.channel);
   command.follow_sent = true;
   command.client = kNone;
   if (command.shell != kNone) {
@@ -93,14 +144,14 @@ void send_end(Guest& guest, std::uint32_t index) {
 }
 
 void tell_input_taken(Guest& guest, const Command& command) {
-  if (command.client == kNone) {
+  if (command.giver == kNone) {
     return;
   }
   unsigned char buffer[8];
   protocol::Writer writer(buffer);
   writer.u64(command.input_taken);
-  guest.clients[command.client].send(command.channel, FrameType::kStdinTaken,
-                                     {reinterpret_cast<const char*>(buffer), writer.size()});
+  guest.clients[command.giver].send(command.giver_channel, FrameType::kStdinTaken,
+                                    {reinterpret_cast<const char*>(buffer), writer.size()});
 }
 
 }  // namespace
@@ -128,7 +179,7 @@ Got read_output(Guest& guest, std::uint32_t index, std::uint32_t which) {
   if (stream.fd < 0) {
     return Got::kNothing;
   }
-  std::size_t room = room_for(command, stream);
+  std::size_t room = room_for(guest, index, which);
   if (room == 0) {
     stream.held = true;
     return Got::kNoRoom;
@@ -182,6 +233,40 @@ void release_outputs(Guest& guest, std::uint32_t index) {
   }
 }
 
+bool follows(const Guest& guest, std::uint32_t client, std::uint32_t index) {
+  for (const Watcher& watcher : guest.watchers) {
+    if (watcher.client == client && watcher.command == index) {
+      return true;
+    }
+  }
+  return guest.commands[index].client == client;
+}
+
+void stop_following(Guest& guest, std::uint32_t client, std::uint32_t channel) {
+  for (std::uint32_t i = 0; i < kMaxCommands; ++i) {
+    Command& command = guest.commands[i];
+    bool left = false;
+    if (command.client == client && (channel == kEveryChannel || command.channel == channel)) {
+      command.client = kNone;
+      left = true;
+    }
+    if (command.giver == client && (channel == kEveryChannel || command.giver_channel == channel)) {
+      command.giver = kNone;
+    }
+    for (Watcher& watcher : guest.watchers) {
+      if (watcher.command == i && watcher.client == client &&
+          (channel == kEveryChannel || watcher.channel == channel)) {
+        watcher = Watcher();
+        left = true;
+      }
+    }
+    if (left) {
+      release_outputs(guest, i);
+      pump(guest, i);
+    }
+  }
+}
+
 void pump(Guest& guest, std::uint32_t index) {
   Command& command = guest.commands[index];
   for (bool again = true; again;) {
@@ -190,16 +275,9 @@ void pump(Guest& guest, std::uint32_t index) {
       drain(guest, index, 0);
       drain(guest, index, 1);
     }
-    if (command.client == kNone) {
-      break;
-    }
-    Client& client = guest.clients[command.client];
     for (std::uint32_t which = 0; which < 2; ++which) {
       OutputStream& stream = command.output[which];
-      bool sent = false;
-      while (stream.cursor < stream.ring.end() && send_piece(client, command, stream, which)) {
-        sent = true;
-      }
+      const bool sent = send_to_all(guest, index, which);
       if (sent && stream.held) {
         stream.held = false;
         look_again(guest, stream, index, which);
@@ -210,10 +288,8 @@ void pump(Guest& guest, std::uint32_t index) {
   if (command.state == CommandState::kDraining && drained(command)) {
     command.state = CommandState::kFinished;
   }
-  if (command.state == CommandState::kFinished && command.client != kNone &&
-      command.output[0].cursor == command.output[0].ring.end() &&
-      command.output[1].cursor == command.output[1].ring.end()) {
-    send_end(guest, index);
+  if (command.state == CommandState::kFinished) {
+    send_ends(guest, index);
   }
 }
 

@@ -27,6 +27,11 @@ std::uint32_t find(Guest& guest, std::uint32_t client, std::uint32_t channel) {
       return i;
     }
   }
+  for (const Watcher& watcher : guest.watchers) {
+    if (watcher.client == client && watcher.channel == channel) {
+      return watcher.command;
+    }
+  }
   return kNone;
 }
 
@@ -105,6 +110,38 @@ bool start(Guest& guest, std::uint32_t index, std::uint32_t channel, std::string
   return true;
 }
 
+// Where a follower begins in an output: at `wanted`, as far as that is kept and there.
+std::uint64_t place_in(const Ring& ring, std::uint64_t wanted) {
+  std::uint64_t from = wanted < ring.start() ? ring.start() : wanted;
+  return from > ring.end() ? ring.end() : from;
+}
+
+Watcher* free_watcher(Guest& guest) {
+  for (Watcher& watcher : guest.watchers) {
+    if (watcher.client == kNone) {
+      return &watcher;
+    }
+  }
+  return nullptr;
+}
+
+// Tells a follower of a command that takes input how much of that there was; who is the only one to
+// give any is told from then on what was taken.
+void tell_input(Guest& guest, Command& command, std::uint32_t index, std::uint32_t channel) {
+  if ((command.flags & protocol::kStartStdin) == 0) {
+    return;
+  }
+  unsigned char buffer[8];
+  protocol::Writer writer(buffer);
+  writer.u64(command.input_taken + (command.pending_size - command.pending_start));
+  guest.clients[index].send(channel, FrameType::kStdinTaken,
+                            {reinterpret_cast<const char*>(buffer), writer.size()});
+  if (command.giver == kNone) {
+    command.giver = index;
+    command.giver_channel = channel;
+  }
+}
+
 bool follow(Guest& guest, std::uint32_t index, std::uint32_t channel, protocol::Reader& reader) {
   std::uint64_t id = reader.u64();
   std::uint64_t offsets[2];
@@ -118,19 +155,23 @@ bool follow(Guest& guest, std::uint32_t index, std::uint32_t channel, protocol::
     if (command.state == CommandState::kFree || command.id != id) {
       continue;
     }
-    if (command.client != kNone && command.client != index) {
-      refuse(guest, index, channel, Refusal::kTooMany, 0, "another client follows this command");
+    Watcher* watcher = command.client == kNone ? nullptr : free_watcher(guest);
+    if (command.client != kNone && watcher == nullptr) {
+      refuse(guest, index, channel, Refusal::kTooMany, 0, "too many clients follow commands");
       return true;
     }
-    command.client = index;
-    command.channel = channel;
+    if (watcher != nullptr) {
+      *watcher = {index, channel, i, {}};
+    } else {
+      command.client = index;
+      command.channel = channel;
+    }
     for (std::uint32_t which = 0; which < 2; ++which) {
       OutputStream& stream = command.output[which];
-      std::uint64_t start = stream.ring.start();
-      std::uint64_t end = stream.ring.end();
-      std::uint64_t wanted = offsets[which] < start ? start : offsets[which];
-      stream.cursor = wanted > end ? end : wanted;
+      std::uint64_t& cursor = watcher != nullptr ? watcher->cursor[which] : stream.cursor;
+      cursor = place_in(stream.ring, offsets[which]);
     }
+    tell_input(guest, command, index, channel);
     pump(guest, i);
     return true;
   }
@@ -188,6 +229,8 @@ bool take_for_command(Guest& guest, std::uint32_t index, const FrameHeader& head
   Command& command = guest.commands[at];
   switch (header.type) {
     case FrameType::kStdin:
+      command.giver = index;
+      command.giver_channel = header.channel;
       return give_input(guest, at, payload);
     case FrameType::kStdinClose:
       close_input(guest, at);
@@ -218,8 +261,7 @@ bool take_for_command(Guest& guest, std::uint32_t index, const FrameHeader& head
       }
       return payload.empty();
     case FrameType::kDetach:
-      command.client = kNone;
-      release_outputs(guest, at);
+      stop_following(guest, index, header.channel);
       return payload.empty();
     default:
       return false;

@@ -46,14 +46,7 @@ void drop(Guest& guest, std::uint32_t index) {
   if (index == 0 && (guest.one_shot() || !guest.released)) {
     _exit(0);
   }
-  for (std::uint32_t i = 0; i < kMaxCommands; ++i) {
-    Command& command = guest.commands[i];
-    if (command.client == index) {
-      command.client = kNone;
-      release_outputs(guest, i);
-      pump(guest, i);
-    }
-  }
+  stop_following(guest, index, kEveryChannel);
   if (guest.freezer == index) {
     end_standstill(guest);
   }
@@ -82,7 +75,7 @@ void take_frames(Guest& guest, std::uint32_t index) {
 // Has the client's commands fill the room that there is now.
 void pump_all(Guest& guest, std::uint32_t client) {
   for (std::uint32_t i = 0; i < kMaxCommands; ++i) {
-    if (guest.commands[i].client == client) {
+    if (follows(guest, client, i)) {
       pump(guest, i);
     }
   }

@@ -23,6 +23,7 @@ inline constexpr std::uint32_t kNone = ~0U;
 inline constexpr std::uint32_t kMaxClients = 32;
 inline constexpr std::uint32_t kMaxCommands = 48;
 inline constexpr std::uint32_t kMaxShells = 16;
+inline constexpr std::uint32_t kMaxWatchers = 32;
 
 // One output of a command: the pipe, the ring behind it, and how far its client has read.
 struct OutputStream {
@@ -65,6 +66,8 @@ struct Command {
   bool input_closing = false;     // close after what is pending
   bool follow_sent = false;       // its kExit went to the client
   std::uint64_t input_taken = 0;  // stdin bytes that the program can read or never will
+  std::uint32_t giver = kNone;    // the client who is told so, and on which channel
+  std::uint32_t giver_channel = 0;
   char* pending = nullptr;        // stdin bytes that did not fit in the pipe
   std::size_t pending_size = 0;
   std::size_t pending_start = 0;
@@ -78,6 +81,14 @@ struct Command {
   char* workdir = nullptr;  // exec: where it was told to start; the sandbox's own without
   char* cwd = nullptr;      // shell: its directory afterwards; in `near_cwd` if it fits there
   char near_cwd[96] = {};
+};
+
+// Somebody who follows a command beside its client, with a place of his own in the outputs.
+struct Watcher {
+  std::uint32_t client = kNone;
+  std::uint32_t channel = 0;
+  std::uint32_t command = kNone;
+  std::array<std::uint64_t, 2> cursor{};
 };
 
 enum class ShellState : std::uint8_t { kFree, kStarting, kIdle, kBusy };
@@ -163,6 +174,7 @@ struct Guest {
   std::array<Client, kMaxClients> clients;
   std::array<Command, kMaxCommands> commands;
   std::array<Shell, kMaxShells> shells;
+  std::array<Watcher, kMaxWatchers> watchers;
 
   [[nodiscard]] bool one_shot() const { return (boot.flags & protocol::kBootOneShot) != 0; }
 };

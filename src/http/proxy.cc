@@ -4,6 +4,8 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "base/base64.h"
+
 namespace carrel::http {
 
 namespace {
@@ -63,22 +65,6 @@ std::string decoded(std::string_view text) {
     i += escaped ? 2 : 0;
   }
   return result;
-}
-
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    unsigned group = 0;
-    for (std::size_t k = 0; k < 3; ++k) {
-      group = group << 8 | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0U);
-    }
-    for (std::size_t k = 0; k < 4; ++k) {
-      text += i + k <= bytes.size() ? kDigits[group >> (18 - 6 * k) & 63] : '=';
-    }
-  }
-  return text;
 }
 
 }  // namespace

@@ -18,6 +18,8 @@ class TcpStream final : public Stream {
 
   Result<std::size_t> read(std::span<char> into, Deadline deadline) override;
   Status write(std::string_view bytes, Deadline deadline) override;
+  // Gives the socket away.
+  [[nodiscard]] UniqueFd release() { return std::move(socket_); }
 
  private:
   UniqueFd socket_;

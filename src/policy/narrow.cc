@@ -24,59 +24,74 @@ bool all_held(Paths paths, Paths roots, Paths more_roots) {
   });
 }
 
-}  // namespace
-
-Status check_narrows(const Spec& defaults, const Spec& wanted, std::string_view path) {
-  auto widens = [&](std::string_view key) {
-    return Error{Code::kDenied, 0,
-                 std::string(path) + ": a project's own file cannot widen '" + std::string(key) +
-                     "'",
-                 "name the file with --config, or give the option yourself"};
-  };
+// The first key that the wanted spec widens; empty: none.
+std::string_view widened(const Spec& defaults, const Spec& wanted) {
   const Limits& most = defaults.limits;
   const Limits& limits = wanted.limits;
   if (limits.memory_bytes > most.memory_bytes) {
-    return widens("memory");
+    return "memory";
   }
   if (limits.cpu_millis > most.cpu_millis) {
-    return widens("cpus");
+    return "cpus";
   }
   if (limits.pids > most.pids) {
-    return widens("pids");
+    return "pids";
   }
   if (limits.disk_bytes > most.disk_bytes) {
-    return widens("disk");
+    return "disk";
   }
   if (limits.tmp_bytes > most.tmp_bytes) {
-    return widens("tmp");
+    return "tmp";
   }
   if (limits.timeout > most.timeout) {
-    return widens("timeout");
+    return "timeout";
   }
   if (!network_narrows(defaults.network, wanted.network)) {
-    return widens("network");
+    return "network";
   }
   if (wanted.image != defaults.image) {
-    return widens("image");
+    return "image";
   }
   if (wanted.workspace != defaults.workspace) {
-    return widens("workspace");
+    return "workspace";
   }
   if (wanted.cgroup_parent != defaults.cgroup_parent) {
-    return widens("cgroup_parent");
+    return "cgroup_parent";
   }
   // Lists of its own, empty ones too, take away what typing a path would grant; they add nothing.
   const MountGrants& grants = defaults.mount_grants;
   if (!all_held(wanted.mount_grants.read_paths, grants.read_paths, grants.write_paths)) {
-    return widens("allowed_read_paths");
+    return "allowed_read_paths";
   }
   if (!all_held(wanted.mount_grants.write_paths, grants.write_paths, {})) {
-    return widens("allowed_write_paths");
+    return "allowed_write_paths";
   }
   if (!wanted.mounts.empty()) {
-    return widens("mount");
+    return "mount";
   }
   return {};
+}
+
+}  // namespace
+
+Status check_narrows(const Spec& defaults, const Spec& wanted, std::string_view path) {
+  const std::string_view key = widened(defaults, wanted);
+  if (key.empty()) {
+    return {};
+  }
+  return Error{Code::kDenied, 0,
+               std::string(path) + ": a project's own file cannot widen '" + std::string(key) + "'",
+               "name the file with --config, or give the option yourself"};
+}
+
+Status check_request_narrows(const Spec& defaults, const Spec& wanted) {
+  const std::string_view key = widened(defaults, wanted);
+  if (key.empty()) {
+    return {};
+  }
+  return Error{Code::kDenied, 0,
+               "a request with a token cannot widen '" + std::string(key) + "'",
+               "what the operator's configuration gives is the most"};
 }
 
 }  // namespace carrel::policy

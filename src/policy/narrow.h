@@ -13,4 +13,7 @@ namespace carrel::policy {
 // names the key; `path` is the file's name for it.
 Status check_narrows(const Spec& defaults, const Spec& wanted, std::string_view path);
 
+// The same for a request of somebody whom the operator has given a token.
+Status check_request_narrows(const Spec& defaults, const Spec& wanted);
+
 }  // namespace carrel::policy

@@ -10,11 +10,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   namespace egress = carrel::egress;
   using carrel::fuzz::require;
   const auto result =
-      carrel::fuzz::parse_in_pieces(egress::Bytes(data, size), egress::parse_client_hello);
+      carrel::fuzz::parse_in_pieces(carrel::Bytes(data, size), egress::parse_client_hello);
   if (!result.parsed()) {
     return 0;
   }
-  require(egress::sniff(egress::Bytes(data, size).subspan(1)) == egress::Sniffed::kTls);
+  require(egress::sniff(carrel::Bytes(data, size).subspan(1)) == egress::Sniffed::kTls);
   if (result.value.server_name.has_value()) {
     const auto again = carrel::policy::canonical_host(result.value.server_name->text());
     require(again.ok() && again.value() == *result.value.server_name);

@@ -14,7 +14,7 @@ namespace egress = carrel::egress;
 namespace policy = carrel::policy;
 using carrel::fuzz::require;
 
-void check_query(egress::Bytes message) {
+void check_query(carrel::Bytes message) {
   const auto query = egress::parse_dns_query(message);
   require(!query.needs_more());
   if (!query.parsed()) {
@@ -42,7 +42,7 @@ void check_query(egress::Bytes message) {
   require(own.parsed() && own.value.name == query.value.name);
 }
 
-void check_answer(egress::Bytes message) {
+void check_answer(carrel::Bytes message) {
   for (const auto type : {egress::DnsType::kA, egress::DnsType::kAaaa}) {
     const egress::DnsLookup lookup{0x1234, policy::canonical_host("a.org").value(), type};
     const auto answer = egress::parse_dns_answer(message, lookup);
@@ -57,7 +57,7 @@ void check_answer(egress::Bytes message) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const egress::Bytes message(data, size);
+  const carrel::Bytes message(data, size);
   check_query(message);
   check_answer(message);
   return 0;

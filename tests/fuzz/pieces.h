@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "egress/parsed.h"
+#include "base/parsed.h"
 
 // What must hold of any parser of a stream, for the fuzzers of egress.
 namespace carrel::fuzz {
@@ -18,8 +18,8 @@ inline void require(bool fact) {
 // The first byte says where the rest is cut in two; what was said of the first part still holds
 // when the second is there.
 template <typename Parse>
-auto parse_in_pieces(egress::Bytes data, Parse parse) {
-  const egress::Bytes whole = data.empty() ? data : data.subspan(1);
+auto parse_in_pieces(carrel::Bytes data, Parse parse) {
+  const carrel::Bytes whole = data.empty() ? data : data.subspan(1);
   const std::size_t cut = data.empty() ? 0 : data[0] % (whole.size() + 1);
   const auto first = parse(whole.first(cut));
   auto all = parse(whole);

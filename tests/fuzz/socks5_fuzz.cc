@@ -8,7 +8,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace egress = carrel::egress;
   using carrel::fuzz::require;
-  const egress::Bytes bytes(data, size);
+  const carrel::Bytes bytes(data, size);
   (void)carrel::fuzz::parse_in_pieces(bytes, egress::parse_socks5_greeting);
   const auto request = carrel::fuzz::parse_in_pieces(bytes, egress::parse_socks5_request);
   if (request.parsed()) {

@@ -51,16 +51,78 @@ TEST_P(Clients, CommandOutlivesItsClientAndCanBeFollowed) {
   EXPECT_EQ(again.end.code, 3U);
 }
 
-TEST_P(Clients, SecondFollowerIsRefusedAndTheFirstIsNotDisturbed) {
+TEST_P(Clients, SeveralFollowersHearTheSameEachFromItsOwnPlace) {
   Box box(GetParam());
   Connection first(GetParam(), box);
-  std::uint32_t channel = first.sh("sleep 1; echo whole");
+  std::uint32_t channel = first.sh("echo early; sleep 1; echo whole; echo bad >&2; exit 3");
+  ASSERT_TRUE(first.wait_for_output(channel, "early\n"));
   Connection second(GetParam(), box);
   auto known = second.list();
   ASSERT_EQ(known.size(), 1U);
-  const Heard& refused = second.wait(second.follow(known.begin()->first, 0, 0));
-  EXPECT_TRUE(refused.refused);
-  EXPECT_EQ(first.wait(channel).out, "whole\n");
+  const std::uint64_t id = known.begin()->first;
+  std::uint32_t from_start = second.follow(id, 0, 0);
+  std::uint32_t from_middle = second.follow(id, 6, 0);
+  const Heard& all = second.wait(from_start);
+  EXPECT_EQ(all.out, "early\nwhole\n");
+  EXPECT_EQ(all.err, "bad\n");
+  EXPECT_EQ(all.end.code, 3U);
+  EXPECT_EQ(second.wait(from_middle).out, "whole\n");
+  EXPECT_EQ(first.wait(channel).out, "early\nwhole\n");
+}
+
+// More than the ring has: what the slower one has not read is not overwritten.
+TEST_P(Clients, CommandWaitsForTheSlowestOfItsFollowers) {
+  Box box(GetParam());
+  Connection first(GetParam(), box);
+  std::uint32_t channel = first.sh("sleep 0.5; seq 200000");
+  Connection second(GetParam(), box);
+  auto known = second.list();
+  ASSERT_EQ(known.size(), 1U);
+  std::uint32_t watched = second.follow(known.begin()->first, 0, 0);
+  std::string all;
+  for (int i = 1; i <= 200000; ++i) {
+    all += std::to_string(i) + "\n";
+  }
+  std::string quick;
+  std::thread reader([&] { quick = first.wait(channel).out; });
+  std::this_thread::sleep_for(seconds(1));
+  const Heard& slow = second.wait(watched);
+  reader.join();
+  EXPECT_EQ(slow.out.size(), all.size());
+  EXPECT_TRUE(slow.out == all);
+  EXPECT_TRUE(quick == all);
+}
+
+TEST_P(Clients, FollowerThatLeavesHoldsNobodyBack) {
+  Box box(GetParam());
+  Connection first(GetParam(), box);
+  std::uint32_t channel = first.sh("sleep 0.5; seq 200000 | tail -c 700000 | wc -c; seq 100000");
+  Connection second(GetParam(), box);
+  auto known = second.list();
+  ASSERT_EQ(known.size(), 1U);
+  (void)second.follow(known.begin()->first, 0, 0);
+  std::this_thread::sleep_for(seconds(1));
+  second.close();
+  EXPECT_EQ(first.wait(channel).end.code, 0U);
+}
+
+TEST_P(Clients, AnyFollowerCanEndTheCommandOrGiveItInput) {
+  Box box(GetParam());
+  Connection first(GetParam(), box);
+  std::uint32_t fed = first.start(
+      {.text = {}, .arguments = {"head", "-n1"}, .flags = protocol::kStartStdin});
+  std::uint32_t ended = first.start({.text = {}, .arguments = {"sleep", "20"}});
+  Connection second(GetParam(), box);
+  auto known = second.list();
+  ASSERT_EQ(known.size(), 2U);
+  std::uint32_t feeding = second.follow(known.begin()->first, 0, 0);
+  std::uint32_t ending = second.follow(known.rbegin()->first, 0, 0);
+  second.send(feeding, FrameType::kStdin, "a line\n");
+  second.send(ending, FrameType::kKill);
+  EXPECT_EQ(second.wait(feeding).out, "a line\n");
+  EXPECT_EQ(first.wait(fed).out, "a line\n");
+  EXPECT_EQ(second.wait(ending).end.kind, EndKind::kKilled);
+  EXPECT_EQ(first.wait(ended).end.kind, EndKind::kKilled);
 }
 
 TEST_P(Clients, WaitingCommandCanBeKilledAndNeverRuns) {

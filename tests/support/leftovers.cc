@@ -55,7 +55,8 @@ Leftovers Leftovers::snapshot() {
     walk(place().home(as) + "/run", [&](const fs::directory_entry& entry) {
       // The directories right below are part of the home; what is in them is somebody's.
       const fs::path relative = entry.path().lexically_relative(place().home(as) + "/run");
-      const bool keepers = relative.string().starts_with("keeper") || relative == "nursery" || relative == "one-shots" ||
+      const bool keepers = relative.string().starts_with("keeper") || relative == "nursery" ||
+                           relative == "one-shots" || relative == "serve.lock" ||
                            relative.string().starts_with("egress");
       if (!keepers && (!entry.is_directory(ignored) || relative.has_parent_path())) {
         result.found_.insert("file " + entry.path().string());

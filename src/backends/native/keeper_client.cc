@@ -119,11 +119,15 @@ bool keeper_is_alive(const storage::Home& home) {
   return storage::background_is_alive(home, kKeeper);
 }
 
-Result<std::string> create_sandbox(storage::Home& home, CreateRequest request) {
+Result<std::string> create_sandbox(storage::Home& home, CreateRequest request,
+                                   const IdChosen& chosen) {
   constexpr int kKeepers = 10;
   Result<std::string> answer = Error{};
   for (int keepers = 0; keepers < kKeepers; ++keepers) {
     request.id = storage::make_id();
+    if (chosen) {
+      CARREL_TRY(chosen(request.id));
+    }
     answer = ask_keeper(home, request);
     if (answer.ok() || answer.error().code != Code::kGone) {
       return answer;

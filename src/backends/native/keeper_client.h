@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "backends/native/keeper_message.h"
@@ -14,9 +15,14 @@ bool keeper_is_alive(const storage::Home& home);
 // The lock that says so. kConflict when there is another keeper.
 Result<UniqueFd> lock_keeper(const storage::Home& home);
 
-// Has the keeper make a sandbox and returns its id; `request.id` is chosen here. Starts the keeper,
+// Told the id that a sandbox will have, before anything of it exists; an error ends the making.
+using IdChosen = std::function<Status(const std::string& id)>;
+
+// Has the keeper make a sandbox and returns its id; `request.id` is chosen here, and another one if
+// a keeper dies over the first. Starts the keeper,
 // as `program keeper`, when none is running, and a new one if that dies on the way. The sandbox is
 // stored and running when this returns.
-Result<std::string> create_sandbox(storage::Home& home, CreateRequest request);
+Result<std::string> create_sandbox(storage::Home& home, CreateRequest request,
+                                   const IdChosen& chosen = {});
 
 }  // namespace carrel::native

@@ -1,4 +1,4 @@
-#include "egress/http_head.h"
+#include "http/request_head.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,7 +7,7 @@
 #include "http/fields.h"
 #include "policy/given.h"
 
-namespace carrel::egress {
+namespace carrel::http {
 namespace {
 
 using Refusable = std::string_view;  // why it is refused; empty: it is not
@@ -74,7 +74,7 @@ void set_path(RequestHead& head, std::string_view target) {
 // "http://host:port/path?query"
 Refusable read_absolute(std::string_view target, RequestHead& head) {
   constexpr std::string_view kScheme = "http://";
-  if (http::lower(target.substr(0, kScheme.size())) != kScheme) {
+  if (lower(target.substr(0, kScheme.size())) != kScheme) {
     return "the target of the request is neither a path nor an http URL";
   }
   target.remove_prefix(kScheme.size());
@@ -123,7 +123,7 @@ Refusable read_request_line(std::string_view line, RequestHead& head) {
   const std::size_t first = line.find(' ');
   const std::size_t last = line.rfind(' ');
   const std::string_view method = line.substr(0, first);
-  if (first == last || method.size() > kLongestMethod || !http::is_token(method)) {
+  if (first == last || method.size() > kLongestMethod || !is_token(method)) {
     return "the first line is not a request of HTTP/1";
   }
   const std::string_view version = line.substr(last + 1);
@@ -144,7 +144,7 @@ std::uint16_t port_or(std::uint16_t port, std::uint16_t other) { return port == 
 Refusable check_host(RequestHead& head) {
   using Form = RequestHead::Form;
   const bool named = head.form == Form::kAbsolute || head.form == Form::kAuthority;
-  const std::size_t count = http::count_headers(head.headers, "host");
+  const std::size_t count = count_headers(head.headers, "host");
   if (count > 1) {
     return "the request has more than one Host";
   }
@@ -169,8 +169,8 @@ Refusable check_host(RequestHead& head) {
 }
 
 Refusable read_framing(RequestHead& head) {
-  const std::size_t lengths = http::count_headers(head.headers, "content-length");
-  const std::size_t codings = http::count_headers(head.headers, "transfer-encoding");
+  const std::size_t lengths = count_headers(head.headers, "content-length");
+  const std::size_t codings = count_headers(head.headers, "transfer-encoding");
   if (lengths + codings > 1) {
     return "the request says in two ways how long it is";
   }
@@ -178,7 +178,7 @@ Refusable read_framing(RequestHead& head) {
     return "CONNECT has no body";
   }
   if (codings == 1) {
-    if (head.minor_version == 0 || http::lower(*head.find("transfer-encoding")) != "chunked") {
+    if (head.minor_version == 0 || lower(*head.find("transfer-encoding")) != "chunked") {
       return "the only coding of a body is chunked, in HTTP/1.1";
     }
     head.body = {BodyFraming::Kind::kChunked, 0};
@@ -197,14 +197,14 @@ Refusable read_framing(RequestHead& head) {
 // The words of all Connection headers, in lower case.
 std::vector<std::string> connection_words(const RequestHead& head) {
   std::vector<std::string> words;
-  for (const http::Header& header : head.headers) {
+  for (const Header& header : head.headers) {
     if (header.name != "connection" && header.name != "proxy-connection") {
       continue;
     }
     std::string_view list = header.value;
     for (;;) {
       const std::size_t comma = list.find(',');
-      words.push_back(http::lower(http::trimmed(list.substr(0, comma))));
+      words.push_back(lower(trimmed(list.substr(0, comma))));
       if (comma == std::string_view::npos) {
         break;
       }
@@ -228,11 +228,11 @@ Refusable read_connection(RequestHead& head) {
   head.keeps_open = head.minor_version == 0 ? has(words, "keep-alive") : !has(words, "close");
   const std::string* upgrade = head.find("upgrade");
   head.upgrades = upgrade != nullptr && has(words, "upgrade") && head.minor_version == 1 &&
-                  http::lower(*upgrade) == "websocket" &&
-                  http::count_headers(head.headers, "upgrade") == 1;
+                  lower(*upgrade) == "websocket" &&
+                  count_headers(head.headers, "upgrade") == 1;
   if (const std::string* expect = head.find("expect"); expect != nullptr) {
-    if (http::lower(*expect) != "100-continue" ||
-        http::count_headers(head.headers, "expect") != 1) {
+    if (lower(*expect) != "100-continue" ||
+        count_headers(head.headers, "expect") != 1) {
       return "the request expects what nobody gives";
     }
     head.expects_continue = head.minor_version == 1;
@@ -245,7 +245,7 @@ Refusable read_head(std::string_view text, RequestHead& head) {
   if (const Refusable why = read_request_line(text.substr(0, end), head); !why.empty()) {
     return why;
   }
-  if (const Refusable why = http::read_fields(text.substr(end + 2), head.headers); !why.empty()) {
+  if (const Refusable why = read_fields(text.substr(end + 2), head.headers); !why.empty()) {
     return why;
   }
   for (const auto check : {check_host, read_framing, read_connection}) {
@@ -259,7 +259,7 @@ Refusable read_head(std::string_view text, RequestHead& head) {
 // Bytes that no head of a request has, whatever follows.
 bool is_hopeless(std::string_view text) {
   const std::string_view start = text.substr(0, text.find_first_of(" \r\n"));
-  if (!start.empty() ? !http::is_token(start) || start.size() > kLongestMethod : !text.empty()) {
+  if (!start.empty() ? !is_token(start) || start.size() > kLongestMethod : !text.empty()) {
     return true;
   }
   for (std::size_t at = text.find('\n'); at != std::string_view::npos;
@@ -279,14 +279,14 @@ bool is_of_one_hop(const std::string& name, const std::vector<std::string>& word
 }  // namespace
 
 const std::string* RequestHead::find(std::string_view name) const {
-  const http::Header* header = http::find_header(headers, name);
+  const Header* header = find_header(headers, name);
   return header == nullptr ? nullptr : &header->value;
 }
 
 Parsed<RequestHead> parse_request_head(Bytes bytes) {
   using Result = Parsed<RequestHead>;
   const std::string_view text = as_text(bytes);
-  const std::optional<std::size_t> end = http::end_of_head(text);
+  const std::optional<std::size_t> end = end_of_head(text);
   const std::string_view there = text.substr(0, end.value_or(text.size()));
   if (is_hopeless(there)) {
     return Result::refused("the bytes are not a request of HTTP/1");
@@ -312,7 +312,7 @@ std::string write_request_head(const RequestHead& head) {
     host.resize(host.rfind(':'));
   }
   text += policy::concat({"host: ", host, "\r\n"});
-  for (const http::Header& header : head.headers) {
+  for (const Header& header : head.headers) {
     if (header.name != "host" && !is_of_one_hop(header.name, words)) {
       text += policy::concat({header.name, ": ", header.value, "\r\n"});
     }
@@ -327,19 +327,19 @@ std::string write_request_head(const RequestHead& head) {
   return text + "\r\n";
 }
 
-Parsed<http::ResponseHead> parse_response_head(Bytes bytes) {
-  using Result = Parsed<http::ResponseHead>;
+Parsed<ResponseHead> parse_response_head(Bytes bytes) {
+  using Result = Parsed<ResponseHead>;
   const std::string_view text = as_text(bytes);
-  const std::optional<std::size_t> end = http::end_of_head(text);
-  if (end.value_or(text.size()) > http::kLargestHead) {
+  const std::optional<std::size_t> end = end_of_head(text);
+  if (end.value_or(text.size()) > kLargestHead) {
     return Result::refused("the head of the answer is larger than 64k");
   }
   if (!end.has_value()) {
     return Result::need_more();
   }
-  auto head = http::parse_head(text.substr(0, *end));
+  auto head = parse_head(text.substr(0, *end));
   return head.ok() ? Result::done(std::move(head.value()), *end)
                    : Result::refused("the head of the answer is not HTTP as it should be");
 }
 
-}  // namespace carrel::egress
+}  // namespace carrel::http

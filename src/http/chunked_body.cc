@@ -1,8 +1,8 @@
-#include "egress/chunked_body.h"
+#include "http/chunked_body.h"
 
 #include <algorithm>
 
-namespace carrel::egress {
+namespace carrel::http {
 namespace {
 
 constexpr int kMostDigits = 15;
@@ -56,12 +56,15 @@ std::string_view ChunkedBody::step(std::uint8_t byte) {
   return "the body has ended";
 }
 
-Parsed<std::size_t> ChunkedBody::feed(Bytes bytes) {
+Parsed<std::size_t> ChunkedBody::feed(Bytes bytes, const Sink& sink) {
   std::size_t used = 0;
   while (used < bytes.size() && state_ != State::kDone) {
     if (state_ == State::kData) {
       const auto size =
           static_cast<std::size_t>(std::min<std::uint64_t>(left_, bytes.size() - used));
+      if (sink) {
+        sink(bytes.subspan(used, size));
+      }
       used += size;
       left_ -= size;
       state_ = left_ == 0 ? State::kDataEnd : State::kData;
@@ -76,4 +79,4 @@ Parsed<std::size_t> ChunkedBody::feed(Bytes bytes) {
                                 : Parsed<std::size_t>::need_more();
 }
 
-}  // namespace carrel::egress
+}  // namespace carrel::http

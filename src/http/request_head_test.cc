@@ -1,4 +1,4 @@
-#include "egress/http_head.h"
+#include "http/request_head.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace carrel::egress {
+namespace carrel::http {
 namespace {
 
 Bytes bytes(std::string_view text) {
@@ -203,4 +203,4 @@ TEST(ResponseHead, IsReadStrictlyToo) {
 }
 
 }  // namespace
-}  // namespace carrel::egress
+}  // namespace carrel::http

@@ -1,17 +1,21 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
-#include "egress/parsed.h"
+#include "base/parsed.h"
 
-namespace carrel::egress {
+namespace carrel::http {
 
 // Finds the end of a chunked request body. Refused are extensions, trailers, spaces and sizes of
 // more than 15 digits, which some servers read in another way.
 class ChunkedBody {
  public:
+  // Gets what is in the chunks.
+  using Sink = std::function<void(Bytes)>;
+
   // How many of the bytes belong to the body; needs_more: all of them, and it goes on.
-  Parsed<std::size_t> feed(Bytes bytes);
+  Parsed<std::size_t> feed(Bytes bytes, const Sink& sink = {});
 
  private:
   enum class State { kSize, kSizeEnd, kData, kDataEnd, kDataLineEnd, kLast, kLastEnd, kDone };
@@ -22,4 +26,4 @@ class ChunkedBody {
   int digits_ = 0;
 };
 
-}  // namespace carrel::egress
+}  // namespace carrel::http

@@ -5,11 +5,11 @@
 #include <string_view>
 #include <vector>
 
-#include "egress/parsed.h"
+#include "base/parsed.h"
 #include "http/response.h"
 #include "policy/host.h"
 
-namespace carrel::egress {
+namespace carrel::http {
 
 inline constexpr std::size_t kLargestRequestHead = 32U << 10;
 
@@ -33,7 +33,7 @@ struct RequestHead {
   std::string path;                   // without the query; empty for kAuthority, "*" for kAsterisk
   std::string query;                  // with its '?'; can be empty
   int minor_version = 1;              // of HTTP/1
-  std::vector<http::Header> headers;  // names in lower case
+  std::vector<Header> headers;  // names in lower case
   BodyFraming body;
   bool keeps_open = true;         // the client wants to send another request
   bool expects_continue = false;  // "Expect: 100-continue"
@@ -55,6 +55,6 @@ std::string write_request_head(const RequestHead& head);
 
 // The head of a response, strictly; `used` is where its body begins. See http::BodyDecoder for
 // that.
-Parsed<http::ResponseHead> parse_response_head(Bytes bytes);
+Parsed<ResponseHead> parse_response_head(Bytes bytes);
 
-}  // namespace carrel::egress
+}  // namespace carrel::http

@@ -1,10 +1,10 @@
-#include "egress/chunked_body.h"
+#include "http/chunked_body.h"
 
 #include <gtest/gtest.h>
 
 #include <utility>
 
-namespace carrel::egress {
+namespace carrel::http {
 namespace {
 
 Bytes bytes(std::string_view text) {
@@ -43,4 +43,4 @@ TEST(ChunkedBody, WhatServersReadInTwoWaysIsRefused) {
 }
 
 }  // namespace
-}  // namespace carrel::egress
+}  // namespace carrel::http

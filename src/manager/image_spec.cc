@@ -1,4 +1,4 @@
-#include "cli/image_spec.h"
+#include "manager/image_spec.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@
 #include "policy/validate.h"
 #include "storage/images/image_user.h"
 
-namespace carrel::cli {
+namespace carrel::manager {
 
 namespace {
 
@@ -73,7 +73,7 @@ Status set_user(const std::string& root, const std::string& user, policy::Spec& 
 }  // namespace
 
 Result<std::optional<storage::UsedImage>> resolve_image(const storage::Home& home,
-                                                        const Arguments& arguments,
+                                                        const Chosen& chosen,
                                                         policy::Spec& spec) {
   if (spec.image == "host" || spec.image.starts_with("dir:")) {
     return std::optional<storage::UsedImage>();
@@ -87,10 +87,10 @@ Result<std::optional<storage::UsedImage>> resolve_image(const storage::Home& hom
   spec.image = "dir:" + used.value().path;
   spec.image_name = record.name + "@sha256:" + record.digest;
   add_variables(record.config, spec);
-  if (!arguments.has_setting("user") && spec.user == policy::Spec{}.user) {
+  if (chosen.user == Choice::kDefault && spec.user == policy::Spec{}.user) {
     CARREL_TRY(set_user(used.value().path, record.config.user, spec));
   }
-  if (!arguments.has_setting("workdir") && spec.workdir == policy::Spec{}.workdir) {
+  if (chosen.workdir == Choice::kDefault && spec.workdir == policy::Spec{}.workdir) {
     auto workdir = policy::normalize_path({"workdir", record.config.workdir});
     if (workdir.ok() && workdir.value() != "/" &&
         has_directory(used.value().path, workdir.value())) {
@@ -100,4 +100,4 @@ Result<std::optional<storage::UsedImage>> resolve_image(const storage::Home& hom
   return std::optional<storage::UsedImage>(std::move(used.value()));
 }
 
-}  // namespace carrel::cli
+}  // namespace carrel::manager

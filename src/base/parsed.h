@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-namespace carrel::egress {
+namespace carrel {
 
 using Bytes = std::span<const std::uint8_t>;
 
@@ -36,4 +36,4 @@ inline std::string_view as_text(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-}  // namespace carrel::egress
+}  // namespace carrel

@@ -1,0 +1,169 @@
+#include <algorithm>
+#include <utility>
+
+#include "backends/native/remains.h"
+#include "manager/manager.h"
+
+// How a sandbox comes to be: a place, a key, an owner, and then the keeper is asked.
+namespace carrel::manager {
+
+// A place among the sandboxes that there may be, from before the keeper is asked until the sandbox
+// is counted by being there.
+class Manager::Place {
+ public:
+  explicit Place(Manager& manager) : manager_(manager) {}
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  ~Place() {
+    const std::lock_guard lock(manager_.mutex_);
+    if (id_.empty()) {
+      --manager_.unnamed_;
+    } else {
+      manager_.making_.erase(id_);
+    }
+  }
+  // The sandbox will have this id, instead of another that it was to have.
+  void name(const std::string& id) {
+    const std::lock_guard lock(manager_.mutex_);
+    if (id_.empty()) {
+      --manager_.unnamed_;
+    } else {
+      manager_.making_.erase(id_);
+    }
+    id_ = id;
+    manager_.making_.insert(id_);
+  }
+
+ private:
+  Manager& manager_;
+  std::string id_;
+};
+
+// A key that somebody is making a sandbox under.
+class Manager::KeyUse {
+ public:
+  explicit KeyUse(Manager& manager) : manager_(manager) {}
+  KeyUse(const KeyUse&) = delete;
+  KeyUse& operator=(const KeyUse&) = delete;
+  ~KeyUse() {
+    if (!name_.empty()) {
+      const std::lock_guard lock(manager_.mutex_);
+      manager_.keys_.erase(name_);
+    }
+  }
+  Status take(const Caller& caller, const std::string& key) {
+    if (key.empty()) {
+      return {};
+    }
+    const std::string name = caller.owner + '\n' + key;
+    const std::lock_guard lock(manager_.mutex_);
+    if (!manager_.keys_.insert(name).second) {
+      return Error{Code::kConflict, 0, "a request with this idempotency key is on its way",
+                   "ask again in a moment"};
+    }
+    name_ = name;
+    return {};
+  }
+
+ private:
+  Manager& manager_;
+  std::string name_;
+};
+
+// What the key has made already, be it in an earlier daemon.
+Result<std::optional<Manager::Created>> Manager::find_made(const Caller& caller,
+                                                           const std::string& key,
+                                                           const std::string& digest) {
+  if (key.empty()) {
+    return std::optional<Created>();
+  }
+  const std::lock_guard lock(database_mutex_);
+  CARREL_ASSIGN(const std::optional<Ledger::Order> order, ledger_.find_order(caller.owner, key));
+  if (!order.has_value()) {
+    return std::optional<Created>();
+  }
+  if (order->digest != digest) {
+    return Error{Code::kConflict, 0, "this idempotency key was used for another request",
+                 "use a key once"};
+  }
+  CARREL_ASSIGN(std::optional<storage::SandboxRow> row, state_.find(order->id));
+  // One that was not told as done counts if it became whole all the same.
+  if (row.has_value() && (order->done || row->state == "running")) {
+    return std::optional<Created>(Created{std::move(*row), Created::How::kBefore});
+  }
+  return std::optional<Created>();
+}
+
+Status Manager::take_place() {
+  for (int attempt = 0;; ++attempt) {
+    {
+      // The count and the taking are one step.
+      const std::lock_guard database(database_mutex_);
+      CARREL_ASSIGN(const std::vector<std::string> live, ledger_.live_ids());
+      const std::lock_guard lock(mutex_);
+      const auto there = std::count_if(live.begin(), live.end(), [&](const std::string& id) {
+        return !making_.contains(id);
+      });
+      if (static_cast<std::size_t>(there) + making_.size() + unnamed_ < options_.most_sandboxes) {
+        ++unnamed_;
+        return {};
+      }
+    }
+    if (attempt > 0) {
+      return Error{Code::kResource, 0,
+                   "Maximum number of sandboxes (" + std::to_string(options_.most_sandboxes) +
+                       ") reached",
+                   "remove one that is not needed"};
+    }
+    native::sweep_boxes(home_);  // some may have ended unnoticed
+  }
+}
+
+Result<Manager::Created> Manager::create(const Caller& caller, Wish wish, const std::string& key,
+                                         const std::string& digest) {
+  KeyUse use(*this);
+  CARREL_TRY(use.take(caller, key));
+  CARREL_ASSIGN(std::optional<Created> made, find_made(caller, key, digest));
+  if (made.has_value()) {
+    return std::move(*made);
+  }
+  CARREL_TRY(take_place());
+  Place place(*this);
+  const std::uint64_t lease_ms = wish.lease_ms;
+  wish.chosen = [&](const std::string& id) -> Status {
+    place.name(id);
+    {
+      const std::lock_guard lock(database_mutex_);
+      if (!caller.is_operator()) {
+        CARREL_TRY(ledger_.note_owner(id, caller.owner));
+      }
+      if (!key.empty()) {
+        CARREL_TRY(ledger_.put_order(caller.owner, key, {digest, id, false}));
+      }
+    }
+    if (!caller.is_operator()) {
+      const std::lock_guard lock(mutex_);
+      owners_[id] = caller.owner;
+    }
+    return {};
+  };
+  auto id = make_sandbox(home_, std::move(wish));
+  if (!id.ok()) {
+    if (!key.empty()) {
+      const std::lock_guard lock(database_mutex_);
+      (void)ledger_.drop_order(caller.owner, key);
+    }
+    return id.error();
+  }
+  if (lease_ms != 0) {
+    note_lease(id.value(), lease_ms);
+  }
+  if (!key.empty()) {
+    const std::lock_guard lock(database_mutex_);
+    CARREL_TRY(ledger_.put_order(caller.owner, key, {digest, id.value(), true}));
+  }
+  CARREL_ASSIGN(storage::SandboxRow row, find(caller, id.value()));
+  return Created{std::move(row), Created::How::kNow};
+}
+
+}  // namespace carrel::manager

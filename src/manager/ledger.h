@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "storage/database.h"
+#include "storage/home.h"
+
+namespace carrel::manager {
+
+// What the daemon adds to the state database: whose a sandbox is, and under which key it was asked
+// for. One connection for one thread.
+class Ledger {
+ public:
+  static Result<Ledger> open(const storage::Home& home);
+
+  Status note_owner(const std::string& id, const std::string& owner);
+  // By the id of the sandbox. Those that nobody noted belong to the operator.
+  Result<std::map<std::string, std::string>> owners();
+
+  // A creation that somebody asked for under a key of his own.
+  struct Order {
+    std::string digest;  // of what was asked for
+    std::string id;      // that the sandbox has, or would have had
+    bool done = false;   // it was made
+  };
+  Result<std::optional<Order>> find_order(const std::string& owner, const std::string& key);
+  Status put_order(const std::string& owner, const std::string& key, const Order& order);
+  Status drop_order(const std::string& owner, const std::string& key);
+
+  // The ids of all sandboxes that have not ended.
+  Result<std::vector<std::string>> live_ids();
+  // Drops orders older than that, and owners of sandboxes that the database has forgotten.
+  Status forget_old(std::int64_t before_ms);
+
+ private:
+  explicit Ledger(storage::Database database) : database_(std::move(database)) {}
+  storage::Database database_;
+};
+
+}  // namespace carrel::manager

@@ -1,0 +1,252 @@
+#include "manager/manager.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "backends/native/remains.h"
+#include "base/files.h"
+#include "manager/box_command.h"
+#include "protocol/frame.h"
+
+namespace carrel::manager {
+namespace {
+
+constexpr std::int64_t kKeysLastMs = 24LL * 3600 * 1000;
+// How long whoever finds a sandbox ended waits to be told why.
+constexpr int kReasonTries = 40;
+constexpr int kReasonStepMs = 50;
+
+}  // namespace
+
+Result<std::unique_ptr<Manager>> Manager::open(storage::Home home, ManagerOptions options) {
+  CARREL_ASSIGN(storage::State state, storage::State::open(home));
+  CARREL_ASSIGN(Ledger ledger, Ledger::open(home));
+  std::unique_ptr<Manager> manager(
+      new Manager(std::move(home), options, std::move(state), std::move(ledger)));
+  CARREL_ASSIGN(manager->owners_, manager->ledger_.owners());
+  return manager;
+}
+
+bool Manager::belongs(const Caller& caller, const std::string& id) {
+  if (caller.is_operator()) {
+    return true;
+  }
+  const std::lock_guard lock(mutex_);
+  const auto found = owners_.find(id);
+  return found != owners_.end() && found->second == caller.owner;
+}
+
+Result<std::optional<storage::SandboxRow>> Manager::row_of(const std::string& id) {
+  const std::lock_guard lock(database_mutex_);
+  return state_.find(id);
+}
+
+Result<storage::SandboxRow> Manager::find(const Caller& caller, const std::string& id) {
+  if (storage::is_id(id) && belongs(caller, id)) {
+    CARREL_ASSIGN(std::optional<storage::SandboxRow> row, row_of(id));
+    if (row.has_value()) {
+      return std::move(*row);
+    }
+  }
+  return storage::no_such_box(id);
+}
+
+Result<std::vector<storage::SandboxRow>> Manager::list(const Caller& caller,
+                                                       storage::State::Which which) {
+  std::vector<storage::SandboxRow> rows;
+  {
+    const std::lock_guard lock(database_mutex_);
+    CARREL_ASSIGN(rows, state_.list(which));
+  }
+  std::erase_if(rows, [&](const storage::SandboxRow& row) { return !belongs(caller, row.id); });
+  return rows;
+}
+
+Status Manager::remove(const Caller& caller, const std::string& id, int grace_ms) {
+  CARREL_ASSIGN(const storage::SandboxRow row, find(caller, id));
+  if (row.state == "ended") {
+    return {};
+  }
+  (void)kept_stream(id);
+  auto record = storage::read_record(home_, id);
+  if (!record.ok()) {
+    // It has ended in this moment, or never became whole.
+    native::sweep_boxes(home_);
+    return record.error().code == Code::kNotFound ? Status() : Status(record.error());
+  }
+  return native::remove_sandbox(home_, record.value(), grace_ms, "it was removed");
+}
+
+Manager::Visit::Visit(Visit&& other) noexcept
+    : manager_(std::exchange(other.manager_, nullptr)),
+      record_(std::move(other.record_)),
+      stream_(std::move(other.stream_)),
+      keep_(other.keep_) {}
+
+Manager::Visit::~Visit() {
+  if (manager_ == nullptr) {
+    return;
+  }
+  if (keep_ && stream_.fd() >= 0) {
+    const std::lock_guard lock(manager_->mutex_);
+    manager_->kept_.insert_or_assign(record_.id, std::move(stream_));
+  }
+  stream_.close();
+  manager_->leave(record_.id);
+}
+
+std::optional<sandbox::GuestStream> Manager::kept_stream(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = kept_.find(id);
+  if (found == kept_.end()) {
+    return std::nullopt;
+  }
+  sandbox::GuestStream stream = std::move(found->second);
+  kept_.erase(found);
+  // A guest that has something to say unasked has ended.
+  pollfd news{stream.fd(), POLLIN, 0};
+  if (::poll(&news, 1, 0) != 0) {
+    return std::nullopt;
+  }
+  return stream;
+}
+
+Status Manager::enter(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  std::size_t& count = visits_[id];
+  if (count >= options_.most_visits) {
+    return Error{Code::kResource, 0,
+                 "sandbox " + id + " has " + std::to_string(count) + " requests at once already",
+                 "wait for one of them to end"};
+  }
+  ++count;
+  return {};
+}
+
+void Manager::leave(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = visits_.find(id); found != visits_.end() && --found->second == 0) {
+    visits_.erase(found);
+  }
+}
+
+Error Manager::explain_end(const std::string& id, Error error) {
+  if (error.code != Code::kGone) {
+    return error;
+  }
+  // Whoever buries it may just be at it.
+  for (int i = 0; i < kReasonTries; ++i) {
+    auto row = row_of(id);
+    if (!row.ok() || !row.value().has_value()) {
+      return error;
+    }
+    if (row.value()->state == "ended") {
+      error.message = "sandbox " + id + " has ended";
+      if (!row.value()->reason.empty()) {
+        error.message += ": " + row.value()->reason;
+      }
+      error.hint.clear();
+      return error;
+    }
+    if (i == kReasonTries / 2) {
+      native::sweep_boxes(home_);
+    }
+    ::poll(nullptr, 0, kReasonStepMs);
+  }
+  return error;
+}
+
+Result<Manager::Visit> Manager::visit(const Caller& caller, const std::string& id) {
+  if (!storage::is_id(id) || !belongs(caller, id)) {
+    return storage::no_such_box(id);
+  }
+  auto record = storage::read_record(home_, id);
+  if (!record.ok()) {
+    CARREL_ASSIGN(const storage::SandboxRow row, find(caller, id));
+    return explain_end(id, Error{Code::kGone, 0, "sandbox " + id + " has ended", {}});
+  }
+  CARREL_TRY(enter(id));
+  Visit visit(*this, std::move(record.value()));
+  if (auto kept = kept_stream(id); kept.has_value()) {
+    visit.stream_ = std::move(*kept);
+    return visit;
+  }
+  auto stream = connect(home_, visit.record());
+  if (!stream.ok()) {
+    return explain_end(id, std::move(stream.error()));
+  }
+  visit.stream_ = std::move(stream.value());
+  return visit;
+}
+
+void Manager::note_lease(const std::string& id, std::uint64_t lease_ms) {
+  const std::int64_t end =
+      lease_ms == 0 ? 0 : storage::wall_clock_ms() + static_cast<std::int64_t>(lease_ms);
+  (void)replace_file_at(home_.boxes(), id + "/lease", std::to_string(end), 0600);
+}
+
+std::int64_t Manager::lease_end(const std::string& id) const {
+  auto text = read_file_at(home_.boxes(), id + "/lease", 32);
+  std::int64_t end = 0;
+  if (text.ok()) {
+    std::from_chars(text.value().data(), text.value().data() + text.value().size(), end);
+  }
+  return end;
+}
+
+Status Manager::set_lease(const Caller& caller, const std::string& id, std::uint64_t lease_ms) {
+  CARREL_ASSIGN(Visit visit, this->visit(caller, id));
+  std::array<unsigned char, 8> buffer{};
+  protocol::Writer writer(buffer);
+  writer.u64(lease_ms);
+  CARREL_TRY(visit.stream().send(0, protocol::FrameType::kExtend,
+                                 {reinterpret_cast<const char*>(buffer.data()), buffer.size()}));
+  // What comes after it was heard after it.
+  CARREL_TRY(sandbox::await_guest(visit.stream(), 10'000));
+  note_lease(id, lease_ms);
+  return {};
+}
+
+Result<Manager::Stats> Manager::stats() {
+  Stats stats;
+  {
+    const std::lock_guard lock(database_mutex_);
+    CARREL_ASSIGN(const std::vector<std::string> live, ledger_.live_ids());
+    stats.live = live.size();
+  }
+  const std::lock_guard lock(mutex_);
+  stats.creating = making_.size() + unnamed_;
+  for (const auto& [id, count] : visits_) {
+    stats.visits += count;
+  }
+  stats.most = options_.most_sandboxes;
+  return stats;
+}
+
+void Manager::tidy() {
+  native::sweep_one_shots(home_);
+  native::sweep_boxes(home_);
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(kept_, [](const auto& one) {
+      pollfd news{one.second.fd(), POLLIN, 0};
+      return ::poll(&news, 1, 0) != 0;
+    });
+  }
+  const std::lock_guard lock(database_mutex_);
+  if (!ledger_.forget_old(storage::wall_clock_ms() - kKeysLastMs).ok()) {
+    return;
+  }
+  if (auto owners = ledger_.owners(); owners.ok()) {
+    const std::lock_guard inner(mutex_);
+    std::erase_if(owners_, [&](const auto& one) {
+      return !owners.value().contains(one.first) && !making_.contains(one.first);
+    });
+  }
+}
+
+}  // namespace carrel::manager

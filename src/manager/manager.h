@@ -1,0 +1,141 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "manager/ledger.h"
+#include "manager/making.h"
+#include "sandbox/guest_stream.h"
+#include "storage/box.h"
+#include "storage/home.h"
+#include "storage/state.h"
+
+namespace carrel::manager {
+
+// On whose behalf something is done. The operator, whose name is empty, has all sandboxes; anybody
+// else has those that he made, and for him there are no others.
+struct Caller {
+  std::string owner;
+
+  [[nodiscard]] bool is_operator() const { return owner.empty(); }
+};
+
+struct ManagerOptions {
+  std::size_t most_sandboxes = 100;
+  std::size_t most_visits = 24;  // at once, in one sandbox
+};
+
+// Many sandboxes of one home, for many threads. It knows nothing that is not on disk: there may be
+// another one after it at any moment, which goes on where this one stopped.
+class Manager {
+ public:
+  static Result<std::unique_ptr<Manager>> open(storage::Home home, ManagerOptions options);
+
+  struct Created {
+    storage::SandboxRow row;
+    enum class How { kNow, kBefore } how = How::kNow;  // before: under the same key
+  };
+  // `key` may be empty. The same key with the same `digest` gives the same sandbox; with another
+  // digest, or while the first is still being made, it is kConflict. kResource: there are as many
+  // sandboxes as there may be, those on their way included.
+  Result<Created> create(const Caller& caller, Wish wish, const std::string& key,
+                         const std::string& digest);
+
+  // "Sandbox ID not found" for what is not there and for what is another's.
+  Result<storage::SandboxRow> find(const Caller& caller, const std::string& id);
+  Result<std::vector<storage::SandboxRow>> list(const Caller& caller,
+                                                storage::State::Which which);
+  // Ends it and removes what belongs to it. One that has ended is fine.
+  Status remove(const Caller& caller, const std::string& id, int grace_ms);
+
+  // A connection to a sandbox's guest, for one thread. While there is one, the sandbox counts as
+  // used.
+  class Visit {
+   public:
+    Visit(Manager& manager, storage::BoxRecord record)
+        : manager_(&manager), record_(std::move(record)) {}
+    Visit(Visit&& other) noexcept;
+    Visit& operator=(Visit&&) = delete;
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+    ~Visit();
+
+    [[nodiscard]] const storage::BoxRecord& record() const { return record_; }
+    sandbox::GuestStream& stream() { return stream_; }
+    // Nothing is on its way over the stream any more: the next visit may have it.
+    void keep_stream() { keep_ = true; }
+
+   private:
+    friend class Manager;
+    Manager* manager_;
+    storage::BoxRecord record_;
+    sandbox::GuestStream stream_;
+    bool keep_ = false;
+  };
+  // kGone, with why it ended, for one that has ended; kResource when too many are in it already.
+  Result<Visit> visit(const Caller& caller, const std::string& id);
+
+  // The deadline from now on after which the sandbox ends by itself; 0: none.
+  Status set_lease(const Caller& caller, const std::string& id, std::uint64_t lease_ms);
+  // When that is, in milliseconds since 1970; 0: never, or nobody knows.
+  [[nodiscard]] std::int64_t lease_end(const std::string& id) const;
+
+  // An error of a sandbox that ended under somebody's hands, with why it did.
+  Error explain_end(const std::string& id, Error error);
+
+  struct Stats {
+    std::size_t live = 0;
+    std::size_t creating = 0;
+    std::size_t visits = 0;
+    std::size_t most = 0;
+  };
+  Result<Stats> stats();
+
+  // Removes what crashes left and forgets what is old. Called every now and then.
+  void tidy();
+
+  storage::Home& home() { return home_; }
+
+ private:
+  class Place;
+  class KeyUse;
+
+  Manager(storage::Home home, ManagerOptions options, storage::State state, Ledger ledger)
+      : home_(std::move(home)),
+        options_(options),
+        state_(std::move(state)),
+        ledger_(std::move(ledger)) {}
+
+  Result<std::optional<Created>> find_made(const Caller& caller, const std::string& key,
+                                           const std::string& digest);
+  Status take_place();
+  [[nodiscard]] bool belongs(const Caller& caller, const std::string& id);
+  Result<std::optional<storage::SandboxRow>> row_of(const std::string& id);
+  void note_lease(const std::string& id, std::uint64_t lease_ms);
+  Status enter(const std::string& id);
+  void leave(const std::string& id);
+  // A stream that an earlier visit left; nothing: there is none that is still connected.
+  std::optional<sandbox::GuestStream> kept_stream(const std::string& id);
+
+  storage::Home home_;
+  ManagerOptions options_;
+  std::mutex database_mutex_;  // for the two connections
+  storage::State state_;
+  Ledger ledger_;
+  std::mutex mutex_;  // for what follows; never held while anybody waits
+  std::map<std::string, std::string> owners_;
+  std::map<std::string, std::size_t> visits_;
+  std::map<std::string, sandbox::GuestStream> kept_;  // one for a sandbox, which saves a greeting
+  std::set<std::string> making_;  // ids of sandboxes on their way
+  std::set<std::string> keys_;    // in use
+  std::size_t unnamed_ = 0;       // on their way, without an id yet
+};
+
+}  // namespace carrel::manager

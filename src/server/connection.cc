@@ -1,0 +1,178 @@
+#include <algorithm>
+#include <string>
+
+#include "base/code_name.h"
+#include "http/tcp.h"
+#include "server/log.h"
+#include "server/request.h"
+#include "server/routes.h"
+#include "server/service.h"
+
+namespace carrel::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What a route wants to know before its handler is called.
+Status read_input(const Route& route, Request& request) {
+  const http::RequestHead& head = request.connection.head();
+  CARREL_ASSIGN(request.query, parse_query(head.query));
+  for (const auto& [name, value] : request.query) {
+    const bool known =
+        std::any_of(route.parameters.begin(), route.parameters.end(),
+                    [&name = name](const Parameter& one) { return one.name == name; });
+    if (!known) {
+      return Error{Code::kInvalid, 0, "the query has no '" + name + "'", {}};
+    }
+  }
+  for (const Parameter& parameter : route.parameters) {
+    if (parameter.need == Parameter::Need::kRequired &&
+        !request.query.contains(std::string(parameter.name))) {
+      return Error{Code::kInvalid, 0, "'" + std::string(parameter.name) + "' is missing", {}};
+    }
+  }
+  if (route.body != Body::kJson) {
+    return {};
+  }
+  CARREL_ASSIGN(const std::string text, request.connection.whole_body(kLargestJson));
+  CARREL_ASSIGN(request.body, text.empty() ? Result<Json>(Json::object()) : parse_json(text));
+  return {};
+}
+
+// JSON is said to be JSON: what a form of a web page can send is not.
+bool has_right_type(const Route& route, const http::RequestHead& head) {
+  if (route.body != Body::kJson || head.body.kind == http::BodyFraming::Kind::kNone) {
+    return true;
+  }
+  const std::string* type = head.find("content-type");
+  return type != nullptr &&
+         http::lower(http::trimmed(type->substr(0, type->find(';')))) == "application/json";
+}
+
+class Exchange {
+ public:
+  Exchange(Service& service, http::ServerConnection& connection, const http::Listener& listener,
+           int socket)
+      : service_(service), connection_(connection), listener_(listener), socket_(socket) {}
+
+  // Serves the request that was read. False: its answer broke off.
+  bool serve() {
+    const Clock::time_point began = Clock::now();
+    service_.counters.requests.fetch_add(1, std::memory_order_relaxed);
+    route_and_handle();
+    log_line({{"event", "request"},
+              {"method", connection_.head().method},
+              {"route", route_ == nullptr ? std::string() : std::string(route_->path)},
+              {"status", status_},
+              {"owner", owner_},
+              {"sandbox", sandbox_},
+              {"ms", std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began)
+                         .count()}});
+    return !broken_;
+  }
+
+ private:
+  void refuse(http::Answer answer) {
+    status_ = answer.status;
+    if (answer.status == 401 || answer.status == 403) {
+      service_.counters.refused.fetch_add(1, std::memory_order_relaxed);
+    } else if (answer.status >= 500) {
+      service_.counters.failed.fetch_add(1, std::memory_order_relaxed);
+    }
+    (void)connection_.answer(answer);
+  }
+
+  void route_and_handle() {
+    const http::RequestHead& head = connection_.head();
+    if (Status placed = service_.access.check_place(head, listener_); !placed.ok()) {
+      return refuse(problem(placed.error()));
+    }
+    auto identity = service_.access.identify(head, listener_, socket_);
+    if (!identity.ok()) {
+      return refuse(problem(identity.error()));
+    }
+    Match match = find_route(head.method, head.path);
+    route_ = match.route;
+    const Scope needed = route_ == nullptr ? Scope::kRead : route_->scope;
+    if (needed != Scope::kOpen && identity->scope == Scope::kOpen) {
+      return refuse(problem(401, "unauthenticated", "a token is needed"));
+    }
+    if (route_ == nullptr && !match.methods.empty()) {
+      http::Answer answer = problem(405, "method_not_allowed", "this path has " + match.methods);
+      answer.headers.push_back({"allow", match.methods});
+      return refuse(std::move(answer));
+    }
+    if (route_ == nullptr) {
+      return refuse(problem(404, "not_found", "there is no such path"));
+    }
+    if (needed == Scope::kWrite && identity->scope != Scope::kWrite) {
+      return refuse(problem(403, "denied", "this token may only look"));
+    }
+    if (!has_right_type(*route_, head)) {
+      return refuse(problem(415, "unsupported_media_type", "the body is not application/json"));
+    }
+    Request request{service_, connection_, socket_, identity->caller, std::move(match.arguments),
+                    {}, {}};
+    owner_ = request.caller.owner;
+    sandbox_ = request.arguments.empty() ? "" : request.arguments.front();
+    Status done = read_input(*route_, request);
+    const bool too_large = !done.ok() && done.error().code == Code::kResource;
+    if (too_large) {
+      return refuse(problem(413, "too_large", done.error().message));
+    }
+    done = done.ok() ? route_->handle(request) : done;
+    status_ = route_->status;
+    if (!done.ok() && !connection_.answered()) {
+      refuse(problem(done.error()));
+    } else if (!done.ok()) {
+      status_ = 0;  // cut off in the middle
+      broken_ = true;
+    }
+  }
+
+  Service& service_;
+  http::ServerConnection& connection_;
+  const http::Listener& listener_;
+  int socket_;
+  const Route* route_ = nullptr;
+  int status_ = 0;
+  std::string owner_;
+  std::string sandbox_;
+  bool broken_ = false;  // the answer has no end
+};
+
+http::Answer answer_to_bad_head(const Error& error) {
+  switch (error.code) {
+    case Code::kTimeout:
+      return problem(408, "timeout", "the request took too long");
+    case Code::kResource:
+      return problem(431, "too_large", error.message);
+    default:
+      return problem(400, "invalid", error.message);
+  }
+}
+
+}  // namespace
+
+void serve_connection(Service& service, UniqueFd& connection, const http::Listener& listener) {
+  const int socket = connection.get();
+  http::TcpStream stream(std::move(connection));
+  http::ServerConnection requests(stream, http::ServerPatience{});
+  while (requests.keeps_open() && !service.stopping) {
+    if (Status came = requests.next(); !came.ok()) {
+      if (came.error().code != Code::kGone && came.error().code != Code::kUnavailable) {
+        // It can be the last word only: where the next request begins, nobody knows.
+        const http::Answer answer = answer_to_bad_head(came.error());
+        (void)requests.answer_and_close(answer);
+      }
+      break;
+    }
+    Exchange exchange(service, requests, listener, socket);
+    if (!exchange.serve()) {
+      break;
+    }
+  }
+  connection = stream.release();
+}
+
+}  // namespace carrel::server

@@ -1,0 +1,73 @@
+#pragma once
+
+#include "base/result.h"
+#include "manager/commands.h"
+#include "sandbox/command.h"
+#include "server/request.h"
+
+// What the routes do, in files by what they are about. Each answers, or returns an error and has not
+// begun to.
+namespace carrel::server {
+
+// about.cc
+Status get_health(Request& request);
+Status get_ready(Request& request);
+Status get_version(Request& request);
+Status get_openapi(Request& request);
+Status get_metrics(Request& request);
+
+// sandboxes.cc
+Status create_sandbox(Request& request);
+Status list_sandboxes(Request& request);
+Status get_sandbox(Request& request);
+Status delete_sandbox(Request& request);
+Status put_lease(Request& request);
+Status get_events(Request& request);
+
+// commands.cc
+Status run_shell(Request& request);
+Status run_exec(Request& request);
+Status run_once(Request& request);
+
+// background.cc
+Status start_background(Request& request);
+Status list_background(Request& request);
+Status get_background(Request& request);
+Status get_output(Request& request);
+Status get_output_events(Request& request);
+Status post_stdin(Request& request);
+Status post_signal(Request& request);
+Status delete_background(Request& request);
+
+// terminal.cc
+Status open_terminal(Request& request);
+
+// files.cc
+Status read_file(Request& request);
+Status write_file(Request& request);
+Status stat_file(Request& request);
+Status list_files(Request& request);
+Status search_files(Request& request);
+Status change_files(Request& request);
+Status get_archive(Request& request);
+Status put_archive(Request& request);
+
+// snapshots.cc
+Status take_snapshot(Request& request);
+Status restore_snapshot(Request& request);
+Status get_diff(Request& request);
+
+// The parts of a body that say what to run, for the shell or as a separate process.
+Status read_shell(Fields& fields, sandbox::CommandRequest& command);
+Status read_exec(Fields& fields, sandbox::CommandRequest& command);
+
+// Whether the caller may have a sandbox with these settings, on this host.
+Status check_settings(Request& request, const policy::Spec& most, const policy::Spec& wanted);
+// The mounts of a spec, opened and judged.
+Result<std::vector<native::GivenTree>> open_trees(Request& request, const policy::Spec& spec);
+
+// A sandbox as the API shows it.
+enum class Detail { kShort, kWhole };
+Json sandbox_json(Request& request, const storage::SandboxRow& row, Detail detail);
+
+}  // namespace carrel::server

@@ -1,0 +1,197 @@
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <utility>
+
+#include "backends/native/mounts.h"
+#include "base/sha256.h"
+#include "base/utf8.h"
+#include "policy/narrow.h"
+#include "policy/spec_json.h"
+#include "server/handlers.h"
+#include "server/self.h"
+#include "server/service.h"
+#include "server/spec_input.h"
+#include "storage/mount_facts.h"
+
+// Sandboxes themselves: made, shown, ended.
+namespace carrel::server {
+namespace {
+
+constexpr int kGraceMs = 2000;
+constexpr std::size_t kLongestKey = 255;
+
+Json settings_json(const std::string& spec_text) {
+  Json settings = Json::object();
+  auto spec = policy::spec_from_json(spec_text);
+  if (spec.ok()) {
+    for (const policy::SettingValue& value : policy::dump_settings(spec.value())) {
+      settings[policy::key_name(value.name)] = replace_invalid_utf8(value.value);
+    }
+  }
+  return settings;
+}
+
+// Where a list goes on: after the row of that time and id.
+struct Cursor {
+  std::int64_t created_ms = 0;
+  std::string id;
+
+  [[nodiscard]] bool is_before(const storage::SandboxRow& row) const {
+    return std::pair(created_ms, id) < std::pair(row.created_ms, row.id);
+  }
+};
+
+std::string cursor_text(const storage::SandboxRow& row) {
+  return std::to_string(row.created_ms) + "." + row.id;
+}
+
+Result<Cursor> parse_cursor(const std::string& text) {
+  Cursor cursor;
+  if (text.empty()) {
+    return cursor;
+  }
+  const std::size_t dot = text.find('.');
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(),
+                                            cursor.created_ms);
+  if (dot == std::string::npos || error != std::errc() || end != text.data() + dot ||
+      !storage::is_id(std::string_view(text).substr(dot + 1))) {
+    return Error{Code::kInvalid, 0, "the cursor is not one that was given out", {}};
+  }
+  cursor.id = text.substr(dot + 1);
+  return cursor;
+}
+
+}  // namespace
+
+Status check_settings(Request& request, const policy::Spec& most, const policy::Spec& wanted) {
+  if (!request.caller.is_operator()) {
+    CARREL_TRY(policy::check_request_narrows(most, wanted));
+  }
+  for (const policy::Mount& mount : wanted.mounts) {
+    if (!mount.source.starts_with('/')) {
+      return Error{Code::kInvalid, 0, "the mount of '" + mount.source + "' is not absolute", {}};
+    }
+  }
+  return manager::check_against_host(wanted);
+}
+
+Result<std::vector<native::GivenTree>> open_trees(Request& request, const policy::Spec& spec) {
+  if (spec.mounts.empty()) {
+    return std::vector<native::GivenTree>();
+  }
+  storage::OwnPlaces own;
+  own.state = request.service.manager->home().path();
+  return native::open_mounts(spec, own);
+}
+
+Json sandbox_json(Request& request, const storage::SandboxRow& row, Detail detail) {
+  manager::Manager& manager = *request.service.manager;
+  const bool ended = row.state == "ended";
+  const bool ending = ended || !storage::noted_end(manager.home(), row.id).empty();
+  const std::int64_t lease = ended ? 0 : manager.lease_end(row.id);
+  Json object{{"id", row.id},
+              {"name", row.name},
+              {"state", row.state},
+              {"desired_state", ending ? "ended" : "running"},
+              {"created_ms", row.created_ms},
+              {"ended_ms", ended ? Json(row.ended_ms) : Json(nullptr)},
+              {"lease_ends_ms", lease == 0 ? Json(nullptr) : Json(lease)},
+              {"reason", row.reason}};
+  if (detail == Detail::kWhole) {
+    object["backend"] = "native";
+    object["settings"] = settings_json(row.spec);
+    Json enforcement = Json::parse(row.enforcement, nullptr, false);
+    object["enforcement"] = enforcement.is_array() ? std::move(enforcement) : Json::array();
+  }
+  return object;
+}
+
+Status create_sandbox(Request& request) {
+  Service& service = request.service;
+  manager::Wish wish;
+  wish.spec = service.create_defaults;
+  Fields fields(request.body);
+  CARREL_TRY(read_settings(request.body, policy::Operation::kCreate, fields, wish.spec,
+                           wish.given));
+  wish.name = fields.text("name").value_or("");
+  wish.lease_ms = static_cast<std::uint64_t>(
+      fields.duration("lease").value_or(std::chrono::milliseconds(0)).count());
+  CARREL_TRY(fields.finish());
+  CARREL_TRY(check_settings(request, service.create_defaults, wish.spec));
+  std::string key;
+  const http::RequestHead& head = request.connection.head();
+  if (const std::string* given = head.find("idempotency-key"); given != nullptr) {
+    key = *given;
+    if (key.empty() || key.size() > kLongestKey ||
+        http::count_headers(head.headers, "idempotency-key") != 1) {
+      return Error{Code::kInvalid, 0, "the idempotency key is not 1 to 255 characters", {}};
+    }
+  }
+  CARREL_ASSIGN(wish.trees, open_trees(request, wish.spec));
+  wish.finish_restore = finish_restore;
+  CARREL_ASSIGN(const manager::Manager::Created made,
+                service.manager->create(request.caller, std::move(wish), key,
+                                        sha256(request.body.dump())));
+  service.counters.created.fetch_add(1, std::memory_order_relaxed);
+  return reply(request, 201, sandbox_json(request, made.row, Detail::kWhole));
+}
+
+Status list_sandboxes(Request& request) {
+  CARREL_ASSIGN(const std::uint64_t limit, number_in(request.query, "limit", 100, 1000));
+  CARREL_ASSIGN(const Cursor cursor, parse_cursor(request.query["cursor"]));
+  const std::string& all = request.query["all"];
+  const std::string& name = request.query["name"];
+  if (!all.empty() && all != "true" && all != "false") {
+    return Error{Code::kInvalid, 0, "'all' must be true or false", {}};
+  }
+  CARREL_ASSIGN(std::vector<storage::SandboxRow> rows,
+                request.service.manager->list(request.caller, all == "true"
+                                                                  ? storage::State::Which::kAll
+                                                                  : storage::State::Which::kLive));
+  std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.created_ms, a.id) < std::pair(b.created_ms, b.id);
+  });
+  std::erase_if(rows, [&](const storage::SandboxRow& row) {
+    return !cursor.is_before(row) || (!name.empty() && row.name != name);
+  });
+  Json list = Json::array();
+  for (std::size_t i = 0; i < rows.size() && i < limit; ++i) {
+    list.push_back(sandbox_json(request, rows[i], Detail::kShort));
+  }
+  const bool more = rows.size() > limit && limit > 0;
+  return reply(request, 200,
+               {{"sandboxes", list},
+                {"next_cursor", more ? Json(cursor_text(rows[limit - 1])) : Json(nullptr)}});
+}
+
+Status get_sandbox(Request& request) {
+  CARREL_ASSIGN(const storage::SandboxRow row,
+                request.service.manager->find(request.caller, request.id()));
+  return reply(request, 200, sandbox_json(request, row, Detail::kWhole));
+}
+
+Status delete_sandbox(Request& request) {
+  CARREL_ASSIGN(const std::uint64_t grace,
+                number_in(request.query, "grace_ms", kGraceMs, 60'000));
+  CARREL_TRY(request.service.manager->remove(request.caller, request.id(),
+                                             static_cast<int>(grace)));
+  return reply_nothing(request);
+}
+
+Status put_lease(Request& request) {
+  Fields fields(request.body);
+  const Json* forever = fields.any("seconds");
+  const auto lease =
+      forever == nullptr ? std::optional(std::chrono::milliseconds(0)) : fields.duration("seconds");
+  CARREL_TRY(fields.finish());
+  if (!request.body.contains("seconds")) {
+    return Error{Code::kInvalid, 0, "'seconds' is missing", "null is no deadline"};
+  }
+  CARREL_TRY(request.service.manager->set_lease(
+      request.caller, request.id(),
+      static_cast<std::uint64_t>(lease.value_or(std::chrono::milliseconds(0)).count())));
+  return get_sandbox(request);
+}
+
+}  // namespace carrel::server

@@ -1,0 +1,160 @@
+#include "server/schemas.h"
+
+#include <string_view>
+
+#include "policy/settings.h"
+#include "server/spec_input.h"
+
+namespace carrel::server {
+namespace {
+
+// Those that no table of the program tells.
+constexpr std::string_view kFixed = R"({
+"Anything": {"type": "object"},
+"Text": {"type": "string"},
+"Bytes": {"type": "string", "format": "binary"},
+"Status": {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}},
+"Version": {"type": "object", "required": ["version", "api"],
+  "properties": {"version": {"type": "string"}, "api": {"type": "string"}}},
+"Problem": {"type": "object", "required": ["type", "title", "status", "code", "detail"],
+  "description": "RFC 9457. The code is stable; the detail is for people.",
+  "properties": {
+    "type": {"type": "string"}, "title": {"type": "string"}, "status": {"type": "integer"},
+    "code": {"type": "string", "enum": ["invalid", "not_found", "conflict", "denied", "unsupported",
+      "unavailable", "resource", "timeout", "gone", "system", "unauthenticated",
+      "method_not_allowed", "too_large", "unsupported_media_type"]},
+    "detail": {"type": "string"}}},
+"Duration": {"oneOf": [{"type": "number", "minimum": 0.001, "maximum": 2592000},
+  {"type": "string"}], "description": "seconds, or a text such as \"2m\""},
+"Result": {"type": "object",
+  "required": ["exit_code", "signal", "stdout", "stderr", "cwd", "success", "timed_out",
+    "oom_killed", "truncated", "shell_restarted", "duration_ms", "reason"],
+  "properties": {
+    "exit_code": {"type": "integer"}, "signal": {"type": "integer"},
+    "stdout": {"type": "string"}, "stderr": {"type": "string"},
+    "stdout_b64": {"type": "string", "description": "where stdout is not UTF-8"},
+    "stderr_b64": {"type": "string", "description": "where stderr is not UTF-8"},
+    "cwd": {"type": "string"}, "success": {"type": "boolean"}, "timed_out": {"type": "boolean"},
+    "oom_killed": {"type": "boolean"}, "truncated": {"type": "boolean"},
+    "shell_restarted": {"type": "boolean"}, "duration_ms": {"type": "integer"},
+    "reason": {"type": "string"}}},
+"Sandbox": {"type": "object",
+  "required": ["id", "name", "state", "desired_state", "created_ms", "ended_ms", "lease_ends_ms",
+    "reason"],
+  "properties": {
+    "id": {"type": "string", "format": "uuid"}, "name": {"type": "string"},
+    "state": {"type": "string", "enum": ["creating", "running", "ended"]},
+    "desired_state": {"type": "string", "enum": ["running", "ended"]},
+    "created_ms": {"type": "integer"}, "ended_ms": {"type": ["integer", "null"]},
+    "lease_ends_ms": {"type": ["integer", "null"]},
+    "reason": {"type": "string", "description": "why it ended, in words"},
+    "backend": {"type": "string"},
+    "settings": {"type": "object", "additionalProperties": {"type": "string"}},
+    "enforcement": {"type": "array", "items": {"type": "object"}}}},
+"SandboxPage": {"type": "object", "required": ["sandboxes", "next_cursor"],
+  "properties": {
+    "sandboxes": {"type": "array", "items": {"$ref": "#/components/schemas/Sandbox"}},
+    "next_cursor": {"type": ["string", "null"]}}},
+"LeaseRequest": {"type": "object", "required": ["seconds"], "additionalProperties": false,
+  "properties": {"seconds": {"oneOf": [{"$ref": "#/components/schemas/Duration"},
+    {"type": "null"}], "description": "from now on; null: no deadline"}}},
+"ShellRequest": {"type": "object", "required": ["command"], "additionalProperties": false,
+  "properties": {
+    "command": {"type": "string"}, "session": {"type": "string", "maxLength": 64},
+    "timeout": {"$ref": "#/components/schemas/Duration"}, "stdin": {"type": "string"},
+    "merged": {"type": "boolean", "description": "stderr in stdout, in the order it came"}}},
+"ExecRequest": {"type": "object", "required": ["argv"], "additionalProperties": false,
+  "properties": {
+    "argv": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    "env": {"type": "object", "additionalProperties": {"type": "string"}},
+    "workdir": {"type": "string"}, "timeout": {"$ref": "#/components/schemas/Duration"},
+    "stdin": {"type": "string"}, "merged": {"type": "boolean"}}},
+"CommandRequest": {"type": "object", "additionalProperties": false,
+  "description": "argv for a program of its own, or command for the long-lived shell. Without a timeout it runs as long as its sandbox does.",
+  "properties": {
+    "argv": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    "command": {"type": "string"}, "session": {"type": "string", "maxLength": 64},
+    "env": {"type": "object", "additionalProperties": {"type": "string"}},
+    "workdir": {"type": "string"}, "timeout": {"$ref": "#/components/schemas/Duration"},
+    "stdin": {"type": "boolean", "description": "whether input will be given"},
+    "terminal": {"type": "boolean"}, "rows": {"type": "integer"}, "columns": {"type": "integer"},
+    "merged": {"type": "boolean"}}},
+"CommandId": {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}},
+"Command": {"type": "object",
+  "required": ["id", "state", "kind", "title", "started_ms", "stdout_start", "stdout_end",
+    "stderr_start", "stderr_end"],
+  "properties": {
+    "id": {"type": "string"}, "state": {"type": "string", "enum": ["running", "ended"]},
+    "kind": {"type": "string", "enum": ["exec", "shell"]}, "title": {"type": "string"},
+    "started_ms": {"type": "integer"},
+    "stdout_start": {"type": "integer", "description": "the oldest byte that is kept"},
+    "stdout_end": {"type": "integer"}, "stderr_start": {"type": "integer"},
+    "stderr_end": {"type": "integer"},
+    "result": {"type": ["object", "null"], "description": "once it has ended"}}},
+"CommandList": {"type": "object", "required": ["commands"],
+  "properties": {"commands": {"type": "array",
+    "items": {"$ref": "#/components/schemas/Command"}}}},
+"File": {"type": "object", "required": ["path", "kind", "mode", "size", "modified_ms"],
+  "properties": {
+    "path": {"type": "string"}, "path_b64": {"type": "string"},
+    "kind": {"type": "string", "enum": ["file", "directory", "link", "other"]},
+    "mode": {"type": "string"}, "size": {"type": "integer"}, "modified_ms": {"type": "integer"},
+    "target": {"type": "string"}}},
+"FileList": {"type": "object", "required": ["files"],
+  "properties": {"files": {"type": "array", "items": {"$ref": "#/components/schemas/File"}}}},
+"FileSummary": {"type": "object", "required": ["path", "entries", "bytes", "left_out"],
+  "properties": {
+    "path": {"type": "string"}, "entries": {"type": "integer"}, "bytes": {"type": "integer"},
+    "line": {"type": "integer"}, "left_out": {"type": "array", "items": {"type": "object",
+      "properties": {"path": {"type": "string"}, "reason": {"type": "string"}}}}}},
+"SearchRequest": {"type": "object", "required": ["path", "text"], "additionalProperties": false,
+  "properties": {
+    "path": {"type": "string"}, "text": {"type": "string"}, "ignore_case": {"type": "boolean"},
+    "pattern": {"type": "string"}, "exclude": {"type": "array", "items": {"type": "string"}},
+    "skip_usual": {"type": "boolean"}, "limit": {"type": "integer"}}},
+"MatchList": {"type": "object", "required": ["matches"],
+  "properties": {"matches": {"type": "array", "items": {"type": "object",
+    "required": ["path", "line", "text"], "properties": {"path": {"type": "string"},
+      "line": {"type": "integer"}, "text": {"type": "string"}}}}}},
+"ModeRequest": {"type": "object", "required": ["path"], "additionalProperties": false,
+  "properties": {"path": {"type": "string"}, "mode": {"type": "string"}}},
+"TwoPathsRequest": {"type": "object", "required": ["path", "to"], "additionalProperties": false,
+  "properties": {"path": {"type": "string"}, "to": {"type": "string"}}},
+"RemoveRequest": {"type": "object", "required": ["path"], "additionalProperties": false,
+  "properties": {"path": {"type": "string"}, "recursive": {"type": "boolean"}}},
+"ReplaceRequest": {"type": "object", "required": ["path", "old", "new"],
+  "additionalProperties": false,
+  "properties": {"path": {"type": "string"}, "old": {"type": "string"},
+    "new": {"type": "string"}}},
+"SnapshotRequest": {"type": "object", "additionalProperties": false,
+  "properties": {"name": {"type": "string"}}},
+"RestoreRequest": {"type": "object", "required": ["snapshot"], "additionalProperties": false,
+  "properties": {"snapshot": {"type": "string", "description": "its id or its name"}}},
+"SignalRequest": {"type": "object", "required": ["signal"], "additionalProperties": false,
+  "properties": {"signal": {"type": "string", "description": "TERM, INT, KILL … or a number"}}}
+})";
+
+Json with_settings(policy::Operation operation, Json more) {
+  Json properties = std::move(more);
+  properties.update(settings_schema(operation));
+  return {{"type", "object"}, {"additionalProperties", false}, {"properties", properties}};
+}
+
+}  // namespace
+
+Json schemas() {
+  Json all = Json::parse(kFixed, nullptr, false);
+  const Json duration{{"$ref", "#/components/schemas/Duration"}};
+  const Json text{{"type", "string"}};
+  all["CreateRequest"] =
+      with_settings(policy::Operation::kCreate, {{"name", text}, {"lease", duration}});
+  all["RunRequest"] = with_settings(
+      policy::Operation::kRun,
+      {{"argv", {{"type", "array"}, {"items", text}, {"minItems", 1}}},
+       {"command", {{"type", "string"}, {"description", "for bash, instead of argv"}}},
+       {"stdin", text},
+       {"merged", {{"type", "boolean"}}}});
+  return all;
+}
+
+}  // namespace carrel::server

@@ -1,0 +1,89 @@
+#include <string>
+#include <utility>
+
+#include "base/code_name.h"
+#include "policy/names.h"
+#include "server/handlers.h"
+#include "server/self.h"
+#include "server/service.h"
+
+// Workspaces through time. Each of these is a run of the command: what reads a workload's files needs
+// rights that this process is better without.
+namespace carrel::server {
+namespace {
+
+Result<Json> run_command(const std::vector<std::string>& words) {
+  CARREL_ASSIGN(const SelfRun run, run_self(words));
+  Json answer = Json::parse(run.output, nullptr, false);
+  if (run.status == 0 && answer.is_object()) {
+    return answer;
+  }
+  if (!answer.is_object() || !answer.contains("error")) {
+    return Error{Code::kSystem, 0, "'carrel " + words.front() + "' failed", run.errors};
+  }
+  const Json& error = answer["error"];
+  const std::string code = error.value("code", "system");
+  Error failure{Code::kSystem, 0, error.value("message", ""), {}};
+  for (const Code known : {Code::kInvalid, Code::kNotFound, Code::kConflict, Code::kDenied,
+                           Code::kUnsupported, Code::kUnavailable, Code::kResource, Code::kTimeout,
+                           Code::kGone}) {
+    if (code_name(known) == code) {
+      failure.code = known;
+    }
+  }
+  return failure;
+}
+
+// A name that a person gave, which is no option of the command.
+Result<std::string> name_of(Fields& fields, std::string_view key) {
+  const std::string name = fields.text(key).value_or("");
+  if (!name.empty()) {
+    CARREL_TRY(policy::check_name({key, name}));
+  }
+  return name;
+}
+
+}  // namespace
+
+Status take_snapshot(Request& request) {
+  Fields fields(request.body);
+  CARREL_ASSIGN(const std::string name, name_of(fields, "name"));
+  CARREL_TRY(fields.finish());
+  CARREL_TRY(request.service.manager->find(request.caller, request.id()));
+  std::vector<std::string> words = {"snapshot", "--json", request.id()};
+  if (!name.empty()) {
+    words.insert(words.end(), {"--name", name});
+  }
+  CARREL_ASSIGN(const Json taken, run_command(words));
+  return reply(request, 201, taken);
+}
+
+Status restore_snapshot(Request& request) {
+  Fields fields(request.body);
+  CARREL_ASSIGN(const std::string snapshot, name_of(fields, "snapshot"));
+  CARREL_TRY(fields.finish());
+  if (snapshot.empty()) {
+    return Error{Code::kInvalid, 0, "'snapshot' is missing", {}};
+  }
+  CARREL_TRY(request.service.manager->find(request.caller, request.id()));
+  CARREL_ASSIGN(const Json restored,
+                run_command({"restore", "--json", request.id(), snapshot}));
+  return reply(request, 200, restored);
+}
+
+Status get_diff(Request& request) {
+  const std::string& from = request.query["from"];
+  const std::string& to = request.query["to"];
+  CARREL_TRY(request.service.manager->find(request.caller, request.id()));
+  std::vector<std::string> words = {"diff", "--json", request.id()};
+  for (const auto& [option, value] : {std::pair("--from", from), std::pair("--to", to)}) {
+    if (!value.empty()) {
+      CARREL_TRY(policy::check_name({option, value}));
+      words.insert(words.end(), {option, value});
+    }
+  }
+  CARREL_ASSIGN(const Json diff, run_command(words));
+  return reply(request, 200, diff);
+}
+
+}  // namespace carrel::server

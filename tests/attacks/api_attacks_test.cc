@@ -1,0 +1,381 @@
+// Group J: what strangers, browsers and other tenants try with the API. What is tried on every route
+// comes from the daemon's own document, so that a new route is tried too.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "support/api.h"
+#include "support/fixture.h"
+
+namespace carrel::test {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using testing::HasSubstr;
+
+class ApiAttacks : public CarrelTest {
+ protected:
+  struct Target {
+    std::string method;
+    std::string path;
+    bool open = false;    // needs no token
+    bool writes = false;  // needs one that may write
+  };
+
+  void SetUp() override {
+    CarrelTest::SetUp();
+    tokens_ = place().work(GetParam()) + "/tokens";
+  }
+  void TearDown() override {
+    daemon_.reset();
+    CarrelTest::TearDown();
+  }
+
+  std::string token(const std::string& name, std::vector<std::string> options = {}) {
+    options.insert(options.begin(), {"serve", "--new-token", name, "--token-file", tokens_});
+    const Run made = carrel(options);
+    EXPECT_EQ(made.status, 0) << made.err;
+    return made.out.substr(0, made.out.find('\n'));
+  }
+  void serve() {
+    daemon_ = std::make_unique<Daemon>(
+        GetParam(), std::vector<std::string>{"--listen", "tcp:127.0.0.1:0", "--token-file", tokens_});
+    port_ = daemon_->port();
+    ASSERT_NE(port_, 0) << daemon_->log();
+  }
+  void serve_on_socket() { daemon_ = std::make_unique<Daemon>(GetParam()); }
+
+  // Every operation of the document, with this id in the place of every argument.
+  std::vector<Target> targets(const std::string& id) {
+    std::vector<Target> all;
+    const json document = json::parse(carrel({"serve", "--openapi"}).out, nullptr, false);
+    for (const auto& [path, methods] : document["paths"].items()) {
+      for (const auto& [method, operation] : methods.items()) {
+        Target target;
+        for (const char c : method) {
+          target.method += static_cast<char>(std::toupper(c));
+        }
+        target.path = path;
+        for (std::size_t at; (at = target.path.find('{')) != std::string::npos;) {
+          const std::string name = target.path.substr(at + 1, target.path.find('}') - at - 1);
+          target.path.replace(at, name.size() + 2, name == "id" ? id : "1");
+        }
+        std::string query;
+        for (const json& parameter : operation.value("parameters", json::array())) {
+          if (parameter["in"] == "query" && parameter["required"] == true) {
+            query += (query.empty() ? "?" : "&") + parameter["name"].get<std::string>() + "=x";
+          }
+        }
+        target.path += query;
+        target.open = operation.contains("security");
+        target.writes = operation["description"] == "Needs a token that may write.";
+        all.push_back(target);
+      }
+    }
+    EXPECT_GT(all.size(), 25U);
+    return all;
+  }
+  ApiAnswer try_it(const Target& target, std::vector<std::string> headers) const {
+    const bool body = target.method == "POST" || target.method == "PUT";
+    return ask(port_, {.method = target.method, .path = target.path, .body = body ? "{}" : "",
+                       .headers = std::move(headers)});
+  }
+  static std::string bearer(const std::string& token) { return "authorization: Bearer " + token; }
+
+  std::string tokens_;
+  int port_ = 0;
+  std::unique_ptr<Daemon> daemon_;
+};
+CARREL_AS_BOTH(ApiAttacks);
+
+constexpr const char* kNobody = "00000000-0000-4000-8000-000000000000";
+
+TEST_P(ApiAttacks, TcpWithoutTokensIsNotServed) {
+  const Run run = carrel({"serve", "--listen", "tcp:127.0.0.1:0"});
+  EXPECT_NE(run.status, 0);
+  EXPECT_THAT(run.err, HasSubstr("TCP without tokens"));
+}
+
+// J01
+TEST_P(ApiAttacks, NoRouteIsServedWithoutAGoodToken) {
+  const std::string good = token("ci");
+  serve();
+  const std::vector<std::vector<std::string>> attempts = {
+      {},
+      {"authorization: Bearer "},
+      {"authorization: Bearer nonsense"},
+      {"authorization: bearer " + good},
+      {"authorization: Basic " + good},
+      {"authorization: " + good},
+      {bearer(good + "0")},
+      {bearer(good.substr(0, good.size() - 1))},
+      {bearer(good), bearer(good)},
+      {"x-token: " + good},
+      {"cookie: token=" + good}};
+  for (const Target& target : targets(kNobody)) {
+    if (target.open) {
+      continue;
+    }
+    for (const std::vector<std::string>& attempt : attempts) {
+      EXPECT_EQ(try_it(target, attempt).status, 401) << target.method << " " << target.path;
+    }
+    Target in_query = target;
+    in_query.path += (target.path.find('?') == std::string::npos ? "?token=" : "&token=") + good;
+    EXPECT_EQ(try_it(in_query, {}).status, 401) << target.path;
+  }
+  EXPECT_EQ(try_it({"GET", "/v1/version"}, {bearer(good)}).status, 200);
+  // What is not there is not told to strangers either.
+  EXPECT_EQ(try_it({"GET", "/v1/admin"}, {}).status, 401);
+  EXPECT_THAT(read_text(tokens_).value_or(""), testing::Not(HasSubstr(good)));
+  EXPECT_THAT(daemon_->log(), testing::Not(HasSubstr(good)));
+}
+
+// J03
+TEST_P(ApiAttacks, TokenThatMayLookChangesNothing) {
+  const std::string look = token("viewer", {"--read-only"});
+  serve();
+  int refused = 0;
+  for (const Target& target : targets(kNobody)) {
+    if (target.writes) {
+      EXPECT_EQ(try_it(target, {bearer(look)}).status, 403) << target.method << " " << target.path;
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 10);
+  EXPECT_EQ(try_it({"GET", "/v1/sandboxes"}, {bearer(look)}).status, 200);
+}
+
+// J02
+TEST_P(ApiAttacks, SandboxOfAnotherIsAsIfItWereNotThere) {
+  const std::string mine = token("mine");
+  const std::string other = token("other");
+  serve();
+  const ApiAnswer made = ask(port_, {.method = "POST", .path = "/v1/sandboxes", .body = "{}",
+                                     .headers = {bearer(mine)}});
+  ASSERT_EQ(made.status, 201) << made.body;
+  const std::string id = made.json()["id"];
+  for (const Target& target : targets(id)) {
+    if (target.path.find(id) == std::string::npos) {
+      continue;
+    }
+    const ApiAnswer answer = try_it(target, {bearer(other)});
+    EXPECT_TRUE(answer.status == 404 || answer.status == 400) << target.path << answer.body;
+    Target nobody = target;
+    nobody.path.replace(nobody.path.find(id), id.size(), kNobody);
+    std::string expected = try_it(nobody, {bearer(other)}).body;
+    for (std::size_t at; (at = expected.find(kNobody)) != std::string::npos;) {
+      expected.replace(at, std::strlen(kNobody), id);
+    }
+    EXPECT_EQ(answer.body, expected) << target.method << " " << target.path;
+  }
+  EXPECT_EQ(ask(port_, {.path = "/v1/sandboxes?all=true", .headers = {bearer(other)}})
+                .json()["sandboxes"]
+                .size(),
+            0U);
+  EXPECT_EQ(
+      ask(port_, {.path = "/v1/sandboxes", .headers = {bearer(mine)}}).json()["sandboxes"].size(),
+      1U);
+  std::string upper = id;
+  for (char& c : upper) {
+    c = static_cast<char>(std::toupper(c));
+  }
+  for (const std::string& odd : {upper, id.substr(0, 8), "%" + id.substr(1), id + "/", "./" + id,
+                                 "../sandboxes/" + id, id + ";x=1", id + "%00"}) {
+    EXPECT_EQ(ask(port_, {.path = "/v1/sandboxes/" + odd, .headers = {bearer(mine)}}).status, 404)
+        << odd;
+  }
+}
+
+TEST_P(ApiAttacks, RequestWithATokenCanOnlyNarrow) {
+  const std::string good = token("agent");
+  serve();
+  const std::vector<json> wishes = {{{"memory", "2g"}},
+                                    {{"network", "full"}},
+                                    {{"mount", {"/usr/share:/mnt/x"}}},
+                                    {{"image", "dir:/"}},
+                                    {{"workspace", "somebodys"}},
+                                    {{"pids", 5000}}};
+  for (const json& wish : wishes) {
+    for (const std::string path : {"/v1/sandboxes", "/v1/run"}) {
+      json body = wish;
+      if (path == "/v1/run") {
+        body["argv"] = {"true"};
+      }
+      const ApiAnswer answer = ask(port_, {.method = "POST", .path = path, .body = body.dump(),
+                                           .headers = {bearer(good)}});
+      EXPECT_EQ(answer.status, 403) << path << " " << body << answer.body;
+    }
+  }
+  EXPECT_EQ(ask(port_, {.method = "POST", .path = "/v1/run",
+                        .body = R"({"argv":["true"],"memory":"64m"})", .headers = {bearer(good)}})
+                .status,
+            200);
+}
+
+// J05
+TEST_P(ApiAttacks, TokenThatWasTakenBackIsOfNoUse) {
+  const std::string good = token("gone");
+  token("stays");
+  serve();
+  EXPECT_EQ(try_it({"GET", "/v1/version"}, {bearer(good)}).status, 200);
+  const std::string text = read_text(tokens_).value_or("");
+  write_text(tokens_, text.substr(text.find("stays")), 0600);
+  place().give(tokens_, GetParam());
+  ::kill(daemon_->pid(), SIGHUP);
+  EXPECT_TRUE(eventually(
+      1s, [&] { return try_it({"GET", "/v1/version"}, {bearer(good)}).status == 401; }));
+}
+
+// J07, J09, J10
+TEST_P(ApiAttacks, WebPagesHaveNoWayIn) {
+  const std::string good = token("ci");
+  serve();
+  for (const std::string& host :
+       {std::string("evil.test"), "evil.test:" + std::to_string(port_), std::string("127.0.0.1.nip.io"),
+        std::string("localhost.evil.test"), std::string("localhost:1"), std::string("127.0.0.2")}) {
+    EXPECT_EQ(ask(port_, {.path = "/v1/version", .headers = {bearer(good)}, .host = host}).status,
+              403)
+        << host;
+    EXPECT_EQ(ask(port_, {.path = "/v1/health", .host = host}).status, 403) << host;
+  }
+  EXPECT_EQ(ask(port_, {.path = "/v1/version", .headers = {bearer(good)}, .host = ""}).status, 400);
+  for (const std::string origin : {"null", "http://localhost", "http://evil.test"}) {
+    const ApiAnswer answer =
+        ask(port_, {.path = "/v1/version", .headers = {bearer(good), "origin: " + origin}});
+    EXPECT_EQ(answer.status, 403) << origin;
+    EXPECT_FALSE(answer.headers.contains("access-control-allow-origin"));
+  }
+  EXPECT_EQ(ask(port_, {.method = "POST", .path = "/v1/run", .body = R"({"argv":["true"]})",
+                        .headers = {bearer(good)}, .type = "text/plain"})
+                .status,
+            415);
+}
+
+// J14, J15
+TEST_P(ApiAttacks, WhatCouldBeReadInTwoWaysIsRefused) {
+  serve_on_socket();
+  const std::string host = "host: localhost\r\n";
+  const std::vector<std::string> requests = {
+      "GET /v1/health HTTP/1.1\r\n\r\n",
+      "GET /v1/health HTTP/1.1\r\n" + host + host + "\r\n",
+      "GET /v1/health HTTP/2.0\r\n" + host + "\r\n",
+      "GET /v1/health HTTP/1.1\n" + host + "\r\n",
+      "GET  /v1/health HTTP/1.1\r\n" + host + "\r\n",
+      "TRACE /v1/health HTTP/1.1\r\n" + host + "\r\n",
+      "GET /v1/health HTTP/1.1\r\n" + host + "content-length : 0\r\n\r\n",
+      "GET /v1/health HTTP/1.1\r\n" + host + " folded: x\r\n\r\n",
+      "POST /v1/run HTTP/1.1\r\n" + host + "content-length: 2\r\ncontent-length: 3\r\n\r\n{}",
+      "POST /v1/run HTTP/1.1\r\n" + host +
+          "content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+      "POST /v1/run HTTP/1.1\r\n" + host + "transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+      "POST /v1/run HTTP/1.1\r\n" + host + "content-length: -1\r\n\r\n",
+      "POST /v1/run HTTP/1.1\r\n" + host +
+          "content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n2;x=y\r\n{}\r\n0\r\n\r\n"};
+  for (const std::string& request : requests) {
+    ApiConnection connection(daemon_->socket());
+    ASSERT_TRUE(connection.connected());
+    connection.send(request);
+    EXPECT_EQ(connection.read_answer().status, 400) << request;
+  }
+  for (const std::string path : {"/v1/../v1/health", "//v1/health", "/v1/%68ealth", "/v1/health/",
+                                  "/V1/health", "/v1/health;x=1", "/v1//health", "/v1/./health"}) {
+    EXPECT_EQ(ask(daemon_->socket(), {.path = path}).status, 404) << path;
+  }
+  ApiConnection large(daemon_->socket());
+  large.send("GET /v1/health HTTP/1.1\r\n" + host + "x: " + std::string(100'000, 'a') +
+             "\r\n\r\n");
+  EXPECT_EQ(large.read_answer().status, 431);
+  EXPECT_EQ(ask(daemon_->socket(), {.path = "/v1/health"}).status, 200);
+}
+
+// G19
+TEST_P(ApiAttacks, JsonBombsAreRefused) {
+  serve_on_socket();
+  const auto post = [&](const std::string& body) {
+    return ask(daemon_->socket(), {.method = "POST", .path = "/v1/run", .body = body}).status;
+  };
+  EXPECT_EQ(post(std::string(100'000, '[')), 400);
+  EXPECT_EQ(post(R"({"argv":)" + std::string(40, '[') + std::string(40, ']') + "}"), 400);
+  EXPECT_EQ(post(R"({"argv":["true"],"argv":["false"]})"), 400);
+  EXPECT_EQ(post("{\"argv\":[\"\xff\"]}"), 400);
+  EXPECT_EQ(post("not json"), 400);
+  EXPECT_EQ(post("[]"), 400);
+  EXPECT_EQ(post(R"({"argv":["true"],"memroy":"1g"})"), 400);
+  std::string keys = "{";
+  for (int i = 0; i < 120'000; ++i) {
+    keys += "\"k" + std::to_string(i) + "\":1,";
+  }
+  EXPECT_EQ(post(keys + "\"x\":1}"), 400);
+  EXPECT_EQ(post("{\"argv\":[\"" + std::string(9U << 20U, 'a') + "\"]}"), 413);
+  for (const char* number : {"-1", "1.5", "18446744073709551616", "1e400", "\"4\"", "true"}) {
+    EXPECT_EQ(post(R"({"argv":["true"],"pids":)" + std::string(number) + "}"), 400) << number;
+  }
+  EXPECT_EQ(ask(daemon_->socket(), {.path = "/v1/health"}).status, 200);
+}
+
+// Slow clients hold a thread each, and nobody else.
+TEST_P(ApiAttacks, SlowClientsAreCutOffAndHoldNobodyUp) {
+  serve_on_socket();
+  std::vector<std::unique_ptr<ApiConnection>> slow;
+  for (int i = 0; i < 200; ++i) {
+    slow.push_back(std::make_unique<ApiConnection>(daemon_->socket()));
+    slow.back()->send("GET /v1/health HTTP/1.1\r\nhost: local");
+  }
+  EXPECT_EQ(ask(daemon_->socket(), {.path = "/v1/health"}).status, 200);
+  const ApiAnswer cut = slow.front()->read_answer();
+  EXPECT_EQ(cut.status, 408);
+}
+
+TEST_P(ApiAttacks, MoreConnectionsThanThereMayBeAreToldAtOnce) {
+  serve_on_socket();
+  std::vector<std::unique_ptr<ApiConnection>> many;
+  for (int i = 0; i < 512; ++i) {
+    many.push_back(std::make_unique<ApiConnection>(daemon_->socket()));
+    ASSERT_TRUE(many.back()->connected());
+  }
+  ASSERT_TRUE(eventually(5s, [&] {
+    return ask(daemon_->socket(), {.path = "/v1/health"}).status == 503;
+  }));
+  many.clear();
+  EXPECT_TRUE(eventually(5s, [&] {
+    return ask(daemon_->socket(), {.path = "/v1/health"}).status == 200;
+  }));
+}
+
+// J17
+TEST_P(ApiAttacks, AnotherUserDoesNotGetInEvenWithTheSocketOpenToHim) {
+  ASSERT_EQ(::geteuid(), 0U) << "somebody else can be played by root alone";
+  serve_on_socket();
+  // The kernel's word counts, and not only the file's mode.
+  const std::string home = place().home(GetParam());
+  for (const std::string& path : {home + "/..", home, home + "/run"}) {
+    ASSERT_EQ(::chmod(path.c_str(), 0711), 0);
+  }
+  ASSERT_EQ(::chmod(daemon_->socket().c_str(), 0666), 0);
+  constexpr uid_t kSomebody = 65'533;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool became = ::setresgid(kSomebody, kSomebody, kSomebody) == 0 &&
+                        ::setresuid(kSomebody, kSomebody, kSomebody) == 0;
+    const int status = ask(daemon_->socket(), {.path = "/v1/version"}).status;
+    ::_exit(became && status == 403 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace carrel::test
