@@ -30,9 +30,9 @@ constexpr std::chrono::milliseconds kStopPatience = 5s;
 constexpr std::chrono::milliseconds kTidyEvery = 10s;
 constexpr std::size_t kLargestTokenFile = 1U << 20;
 
-int g_wake = -1;                                // NOLINT: a handler has nothing else
-volatile std::sig_atomic_t g_stop = 0;          // NOLINT
-volatile std::sig_atomic_t g_reload = 0;        // NOLINT
+int g_wake = -1;                          // NOLINT: a handler has nothing else
+volatile std::sig_atomic_t g_stop = 0;    // NOLINT
+volatile std::sig_atomic_t g_reload = 0;  // NOLINT
 
 void wake() {
   const std::uint64_t one = 1;
@@ -84,8 +84,8 @@ Result<std::vector<http::Listener>> listen_at(const std::string& where) {
     host = host.substr(1, host.size() - 2);
   }
   const std::string port = where.substr(colon + 1);
-  if (port.empty() || port.size() > 5 || port.find_first_not_of("0123456789") != std::string::npos ||
-      std::stoul(port) > 65535) {
+  if (port.empty() || port.size() > 5 ||
+      port.find_first_not_of("0123456789") != std::string::npos || std::stoul(port) > 65535) {
     return Error{Code::kInvalid, 0, "'" + port + "' is no port", {}};
   }
   return http::listen_on_host(host, static_cast<std::uint16_t>(std::stoul(port)));
@@ -182,12 +182,11 @@ class Daemon {
 
  private:
   Status serve() {
-    http::Acceptor acceptor(
-        listeners_,
-        [this](UniqueFd& connection, const http::Listener& listener) {
-          serve_connection(service_, connection, listener);
-        },
-        {.most = options_.most_connections});
+    http::Acceptor acceptor(listeners_,
+                            [this](UniqueFd& connection, const http::Listener& listener) {
+                              serve_connection(service_, connection, listener);
+                            },
+                            {.most = options_.most_connections});
     service_.manager->tidy();
     for (const http::Listener& listener : listeners_) {
       log_line({{"event", "listening"}, {"at", listener.name}});
@@ -231,8 +230,8 @@ class Daemon {
     }
     g_reload = 0;
     auto tokens = read_tokens(options_.token_file);
-    log_line({{"event", "reload"},
-              {"error", tokens.ok() ? std::string() : tokens.error().to_string()}});
+    log_line(
+        {{"event", "reload"}, {"error", tokens.ok() ? std::string() : tokens.error().to_string()}});
     if (tokens.ok()) {
       service_.access.set_tokens(std::move(tokens.value()));
     }
