@@ -134,31 +134,34 @@ constexpr std::array kCommands = {
         "carrel run --image debian -- cat /etc/os-release\trun in it\n"
         "carrel image ls\twhat there is\ncarrel image rm debian\tremove it\n",
         Visibility::kListed},
-    Command{CommandId::kWorkspace, "workspace", "look after workspaces and their snapshots",
-            CommandGroup::kFiles, kWorkspaceWords, 1, kMany, Trailing::kNothing, kCarrelFailed,
-            std::nullopt,
-            "ACTION is ls, history NAME, rm NAME..., prune --older-than TIME, forget SNAPSHOT... or "
-            "fsck. A workspace is made by `--workspace NAME`, shown at /workspace, and stays until "
-            "it is removed. prune removes those that no sandbox had for so long; forget removes "
-            "snapshots, in any order; fsck reads everything that is stored and compares it with "
-            "its hashes.",
-            "carrel run --workspace notes -- sh -c 'date >> log'\tkeep what it writes\n"
-            "carrel workspace ls\twhat there is, and how large\n"
-            "carrel workspace history notes\tits snapshots\n"
-            "carrel workspace prune --older-than 30d\tremove what nobody used for a month\n",
-            Visibility::kListed},
-    Command{CommandId::kSnapshot, "snapshot", "keep what a workspace holds now", CommandGroup::kFiles,
-            kWorkspaceName, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt,
-            "ID is a sandbox or the name of a workspace. Prints the snapshot's id. A running sandbox "
-            "stands still while its files are read. Only what changed since the snapshot before is "
-            "copied.",
-            "carrel snapshot $id --name before\twith a name\n", Visibility::kListed},
-    Command{CommandId::kRestore, "restore", "make a workspace what it was in a snapshot",
-            CommandGroup::kFiles, kWorkspaceAndSnapshot, 2, 2, Trailing::kNothing, kUsageFailed,
-            std::nullopt,
-            "What is in the workspace now and in no snapshot is lost. Everything is checked against "
-            "its hash first. A running sandbox stands still meanwhile.",
-            "carrel restore $id before\tby its name\n", Visibility::kListed},
+    Command{
+        CommandId::kWorkspace, "workspace", "look after workspaces and their snapshots",
+        CommandGroup::kFiles, kWorkspaceWords, 1, kMany, Trailing::kNothing, kCarrelFailed,
+        std::nullopt,
+        "ACTION is ls, history NAME, rm NAME..., prune --older-than TIME, forget SNAPSHOT... or "
+        "fsck. A workspace is made by `--workspace NAME`, shown at /workspace, and stays until "
+        "it is removed. prune removes those that no sandbox had for so long; forget removes "
+        "snapshots, in any order; fsck reads everything that is stored and compares it with "
+        "its hashes.",
+        "carrel run --workspace notes -- sh -c 'date >> log'\tkeep what it writes\n"
+        "carrel workspace ls\twhat there is, and how large\n"
+        "carrel workspace history notes\tits snapshots\n"
+        "carrel workspace prune --older-than 30d\tremove what nobody used for a month\n",
+        Visibility::kListed},
+    Command{
+        CommandId::kSnapshot, "snapshot", "keep what a workspace holds now", CommandGroup::kFiles,
+        kWorkspaceName, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt,
+        "ID is a sandbox or the name of a workspace. Prints the snapshot's id. A running sandbox "
+        "stands still while its files are read. Only what changed since the snapshot before is "
+        "copied.",
+        "carrel snapshot $id --name before\twith a name\n", Visibility::kListed},
+    Command{
+        CommandId::kRestore, "restore", "make a workspace what it was in a snapshot",
+        CommandGroup::kFiles, kWorkspaceAndSnapshot, 2, 2, Trailing::kNothing, kUsageFailed,
+        std::nullopt,
+        "What is in the workspace now and in no snapshot is lost. Everything is checked against "
+        "its hash first. A running sandbox stands still meanwhile.",
+        "carrel restore $id before\tby its name\n", Visibility::kListed},
     Command{CommandId::kFork, "fork", "make another sandbox with the same files",
             CommandGroup::kFiles, kWorkspaceName, 1, 1, Trailing::kNothing, kUsageFailed,
             std::nullopt,
@@ -205,19 +208,20 @@ constexpr std::array kCommands = {
             "carrel mount check ./project\tread-only\n"
             "carrel mount check --rw --config lists.toml /srv/out\twritable, by these lists\n",
             Visibility::kListed},
-    Command{CommandId::kNet, "net", "what may leave a sandbox, what did, and why",
-            CommandGroup::kOther, kNetWords, 2, 3, Trailing::kNothing, kUsageFailed, std::nullopt,
-            "ACTION is explain ID URL, log ID, usage ID or set ID POLICY. explain says whether a "
-            "connection would be allowed and which rule decides (exit status 125: denied). log "
-            "shows every lookup and connection with its verdict, --follow goes on. set changes the "
-            "policy of a running sandbox: connections that it does not allow end at once. POLICY is "
-            "what --network takes. A sandbox that was made with `--network none` cannot be given "
-            "a network later.",
-            "id=$(carrel create --network allow=pypi)\tPyPI and nothing else\n"
-            "carrel net explain $id https://example.org/\twould it get there?\n"
-            "carrel net log $id -f\twhat it tries\n"
-            "carrel net set $id allow=\tnothing any more\n",
-            Visibility::kListed},
+    Command{
+        CommandId::kNet, "net", "what may leave a sandbox, what did, and why", CommandGroup::kOther,
+        kNetWords, 2, 3, Trailing::kNothing, kUsageFailed, std::nullopt,
+        "ACTION is explain ID URL, log ID, usage ID or set ID POLICY. explain says whether a "
+        "connection would be allowed and which rule decides (exit status 125: denied). log "
+        "shows every lookup and connection with its verdict, --follow goes on. set changes the "
+        "policy of a running sandbox: connections that it does not allow end at once. POLICY is "
+        "what --network takes. A sandbox that was made with `--network none` cannot be given "
+        "a network later.",
+        "id=$(carrel create --network allow=pypi)\tPyPI and nothing else\n"
+        "carrel net explain $id https://example.org/\twould it get there?\n"
+        "carrel net log $id -f\twhat it tries\n"
+        "carrel net set $id allow=\tnothing any more\n",
+        Visibility::kListed},
     Command{CommandId::kSecret, "secret", "keep secrets that requests get outside of a sandbox",
             CommandGroup::kOther, kSecretWords, 1, kMany, Trailing::kNothing, kUsageFailed,
             std::nullopt,
@@ -232,16 +236,17 @@ constexpr std::array kCommands = {
             "carrel create --network allow=a.io --credential 'a.io=Key: {{ secret.npm }}'\tuse it\n"
             "carrel secret rm github\ttake it back\n",
             Visibility::kListed},
-    Command{CommandId::kPort, "port", "reach a port inside a sandbox from this host",
-            CommandGroup::kLongLived, kSandboxAndPort, 2, 2, Trailing::kNothing, kUsageFailed,
-            std::nullopt,
-            "Whoever connects to the port that is printed reaches the TCP port PORT at the loopback "
-            "of the sandbox, until this command or the sandbox ends. The sandbox needs no network "
-            "for it. It is for programs of this host alone, but for all of them, and for pages in "
-            "a browser here: --bind with another address needs --allow-remote.",
-            "carrel port $id 8080\ta web server inside\n"
-            "carrel port $id 5432 --host-port 15432\tat a port of your choice\n",
-            Visibility::kListed},
+    Command{
+        CommandId::kPort, "port", "reach a port inside a sandbox from this host",
+        CommandGroup::kLongLived, kSandboxAndPort, 2, 2, Trailing::kNothing, kUsageFailed,
+        std::nullopt,
+        "Whoever connects to the port that is printed reaches the TCP port PORT at the loopback "
+        "of the sandbox, until this command or the sandbox ends. The sandbox needs no network "
+        "for it. It is for programs of this host alone, but for all of them, and for pages in "
+        "a browser here: --bind with another address needs --allow-remote.",
+        "carrel port $id 8080\ta web server inside\n"
+        "carrel port $id 5432 --host-port 15432\tat a port of your choice\n",
+        Visibility::kListed},
     Command{CommandId::kServe, "serve", "serve the API for many clients", CommandGroup::kOther,
             kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt,
             "An HTTP API for the sandboxes of this home, the same that the command line sees. On "
@@ -269,9 +274,10 @@ constexpr std::array kCommands = {
     Command{CommandId::kKeeper, "keeper", "look after the sandboxes of a user; started by itself",
             CommandGroup::kOther, kWords, 0, kMany, Trailing::kNothing, kUsageFailed, std::nullopt,
             "", "", Visibility::kHidden},
-    Command{CommandId::kEgress, "egress", "serve the networks of a user's sandboxes; started by itself",
-            CommandGroup::kOther, kWords, 0, kMany, Trailing::kNothing, kUsageFailed, std::nullopt,
-            "", "", Visibility::kHidden},
+    Command{CommandId::kEgress, "egress",
+            "serve the networks of a user's sandboxes; started by itself", CommandGroup::kOther,
+            kWords, 0, kMany, Trailing::kNothing, kUsageFailed, std::nullopt, "", "",
+            Visibility::kHidden},
 };
 
 }  // namespace

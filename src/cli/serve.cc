@@ -1,5 +1,3 @@
-#include "server/daemon.h"
-
 #include <fcntl.h>
 
 #include <charconv>
@@ -11,6 +9,7 @@
 #include "cli/sandbox_spec.h"
 #include "policy/size.h"
 #include "server/access.h"
+#include "server/daemon.h"
 #include "server/routes.h"
 
 namespace carrel::cli {

@@ -5,8 +5,8 @@
 
 namespace carrel::http {
 
-// One event of a stream of events (text/event-stream). Data of several lines becomes several fields,
-// which a reader joins again; id and name have none.
+// One event of a stream of events (text/event-stream). Data of several lines becomes several
+// fields, which a reader joins again; id and name have none.
 struct StreamEvent {
   std::string id;    // empty: none
   std::string name;  // empty: "message"

@@ -103,8 +103,7 @@ Result<Listener> listen_at(const addrinfo& address, std::uint16_t port) {
   }
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&place), address.ai_addrlen) != 0 ||
       ::listen(socket.get(), kBacklog) != 0) {
-    return system_error("listen on port " + std::to_string(port),
-                        "another program may have it");
+    return system_error("listen on port " + std::to_string(port), "another program may have it");
   }
   return describe(std::move(socket));
 }
@@ -125,10 +124,9 @@ Result<Listener> listen_on_path(const std::string& path) {
   listener.socket = UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const sockaddr_un address = socket_address(directory.get(), name);
   const mode_t before = ::umask(0177);
-  const bool bound =
-      listener.socket.valid() &&
-      ::bind(listener.socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) ==
-          0;
+  const bool bound = listener.socket.valid() &&
+                     ::bind(listener.socket.get(), reinterpret_cast<const sockaddr*>(&address),
+                            sizeof address) == 0;
   ::umask(before);
   if (!bound || ::listen(listener.socket.get(), kBacklog) != 0) {
     return system_error("listen on '" + path + "'");

@@ -186,17 +186,17 @@ Result<std::size_t> ServerConnection::read_body(std::span<char> into) {
   if (body_over_) {
     return std::size_t{0};
   }
-  CARREL_ASSIGN(const std::size_t size,
-                take(into.first(static_cast<std::size_t>(
-                    std::min<std::uint64_t>(into.size(), left_)))));
+  CARREL_ASSIGN(
+      const std::size_t size,
+      take(into.first(static_cast<std::size_t>(std::min<std::uint64_t>(into.size(), left_)))));
   left_ -= size;
   body_over_ = left_ == 0;
   return size;
 }
 
 Result<std::string> ServerConnection::whole_body(std::size_t limit) {
-  const Error too_large{Code::kResource, 0,
-                        "the body is larger than " + std::to_string(limit) + " bytes", {}};
+  const Error too_large{
+      Code::kResource, 0, "the body is larger than " + std::to_string(limit) + " bytes", {}};
   if (head_.body.length > limit) {
     return too_large;
   }

@@ -83,7 +83,7 @@ class ServerConnection {
   RequestHead head_;
   std::string buffer_;  // came, and is not used yet
   ChunkedBody chunks_;
-  std::string chunk_;      // of what is in the chunks, what was not asked for yet
+  std::string chunk_;       // of what is in the chunks, what was not asked for yet
   std::uint64_t left_ = 0;  // of a body with a length
   bool body_over_ = true;
   bool continue_due_ = false;

@@ -20,9 +20,7 @@ constexpr std::size_t kLongestControl = 125;
 
 bool is_control(Opcode opcode) { return opcode >= Opcode::kClose; }
 
-bool is_known(unsigned opcode) {
-  return opcode <= 2 || (opcode >= 8 && opcode <= 10);
-}
+bool is_known(unsigned opcode) { return opcode <= 2 || (opcode >= 8 && opcode <= 10); }
 
 // The only header of its name, or nothing.
 std::string only(const RequestHead& head, std::string_view name) {
@@ -149,8 +147,8 @@ Result<WebSocket::Message> WebSocket::next(Deadline deadline) {
     if (closed_) {
       return Error{Code::kGone, 0, "the client has left", {}};
     }
-    const auto head = parse_frame_head(
-        {reinterpret_cast<const std::uint8_t*>(buffer_.data()), buffer_.size()});
+    const auto head =
+        parse_frame_head({reinterpret_cast<const std::uint8_t*>(buffer_.data()), buffer_.size()});
     if (head.is_refused()) {
       return refuse(kProtocolError, head.reason);
     }
@@ -181,8 +179,7 @@ Result<bool> WebSocket::take(const FrameHead& head, std::string data) {
     return refuse(kProtocolError, "a piece of no message, or a message in the middle of another");
   }
   if (!in_message_) {
-    message_.kind =
-        head.opcode == Opcode::kText ? Message::Kind::kText : Message::Kind::kBinary;
+    message_.kind = head.opcode == Opcode::kText ? Message::Kind::kText : Message::Kind::kBinary;
   }
   message_.data += data;
   in_message_ = !head.last;
@@ -203,8 +200,8 @@ Result<bool> WebSocket::take_control(Opcode opcode, std::string_view data) {
   const unsigned code = data.size() < 2 ? 0U
                                         : static_cast<unsigned char>(data[0]) * 256U +
                                               static_cast<unsigned char>(data[1]);
-  if (data.size() == 1 || (data.size() >= 2 && (!is_close_code(code) ||
-                                                !valid_utf8(data.substr(2))))) {
+  if (data.size() == 1 ||
+      (data.size() >= 2 && (!is_close_code(code) || !valid_utf8(data.substr(2))))) {
     return refuse(kProtocolError, "a goodbye that says nothing");
   }
   close(static_cast<std::uint16_t>(code == 0 ? kNormal : code), "");

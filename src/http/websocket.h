@@ -63,8 +63,8 @@ class WebSocket {
     Kind kind = Kind::kText;
     std::string data;
   };
-  // The next message. Pings are answered on the way. kTimeout: none yet. kGone: the client has left,
-  // orderly or not. kInvalid: it broke the rules and was told so; there is no more to come.
+  // The next message. Pings are answered on the way. kTimeout: none yet. kGone: the client has
+  // left, orderly or not. kInvalid: it broke the rules and was told so; there is no more to come.
   Result<Message> next(Deadline deadline);
 
   Status send(Message::Kind kind, std::string_view data);

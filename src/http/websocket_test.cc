@@ -71,8 +71,7 @@ TEST(WebSocket, KeyIsAnsweredAsTheStandardSays) {
   const std::string text =
       "GET /x HTTP/1.1\r\nhost: h\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
       "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-  auto head =
-      parse_request_head({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+  auto head = parse_request_head({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
   ASSERT_TRUE(head.parsed());
   auto headers = accept_websocket(head.value);
   ASSERT_TRUE(headers.ok());

@@ -38,8 +38,8 @@ std::uint64_t ask_group(const BoxPlace& place, sandbox::ExecResult& end) {
   if (!groups.ok()) {
     return 0;
   }
-  auto group = kernel::Cgroup::open(groups.value(), place.record.id,
-                                    kernel::CgroupOwnership::kBorrowed);
+  auto group =
+      kernel::Cgroup::open(groups.value(), place.record.id, kernel::CgroupOwnership::kBorrowed);
   if (!group.ok()) {
     return 0;
   }
@@ -81,7 +81,7 @@ void tell_limits(const BoxPlace& place, sandbox::ExecResult& end) {
   if (end.oom_killed) {
     end.reason = "out of memory";
     storage::add_event(place.home, storage::limit_event(id, "memory", limits.memory_bytes,
-                                                             std::max(peak, limits.memory_bytes)));
+                                                        std::max(peak, limits.memory_bytes)));
   }
   if (end.disk_limit) {
     end.oom_killed = false;
@@ -158,8 +158,8 @@ Result<sandbox::ExecResult> run_in_box(const BoxPlace& place, sandbox::GuestStre
                                        const sandbox::CommandIo& io) {
   const bool shell = request.arguments.empty();
   CARREL_ASSIGN(const std::string payload,
-                sandbox::encode_start(request, io.input >= 0 ? sandbox::Input::kFollows
-                                                             : sandbox::Input::kNone));
+                sandbox::encode_start(
+                    request, io.input >= 0 ? sandbox::Input::kFollows : sandbox::Input::kNone));
   note_command(place.home, place.record.id, request);
   Counter counter;
   sandbox::CommandIo counted = io;

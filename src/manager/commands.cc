@@ -50,8 +50,12 @@ Result<std::vector<KnownCommand>> list_commands(sandbox::GuestStream& stream) {
     if (frame.type != FrameType::kCommand || !protocol::parse_command_row(frame.payload, row)) {
       return malformed();
     }
-    commands.push_back({row.id, row.running != 0, row.kind, row.started_ms,
-                        {row.stdout_start, row.stderr_start}, {row.stdout_end, row.stderr_end},
+    commands.push_back({row.id,
+                        row.running != 0,
+                        row.kind,
+                        row.started_ms,
+                        {row.stdout_start, row.stderr_start},
+                        {row.stdout_end, row.stderr_end},
                         std::string(row.title)});
   }
 }

@@ -41,7 +41,8 @@ Result<KnownCommand> look_at_command(sandbox::GuestStream& stream, std::uint64_t
 inline constexpr std::uint64_t kAtItsEnd = ~0ULL;
 
 // A command that is followed: its output from two offsets on, and its end. While somebody follows a
-// command, nothing that he has not got yet is overwritten. The stream is borrowed, and for this alone.
+// command, nothing that he has not got yet is overwritten. The stream is borrowed, and for this
+// alone.
 class Follower {
  public:
   static Result<Follower> begin(sandbox::GuestStream& stream, std::uint64_t command,

@@ -101,19 +101,18 @@ Status Manager::take_place() {
       const std::lock_guard database(database_mutex_);
       CARREL_ASSIGN(const std::vector<std::string> live, ledger_.live_ids());
       const std::lock_guard lock(mutex_);
-      const auto there = std::count_if(live.begin(), live.end(), [&](const std::string& id) {
-        return !making_.contains(id);
-      });
+      const auto there = std::count_if(
+          live.begin(), live.end(), [&](const std::string& id) { return !making_.contains(id); });
       if (static_cast<std::size_t>(there) + making_.size() + unnamed_ < options_.most_sandboxes) {
         ++unnamed_;
         return {};
       }
     }
     if (attempt > 0) {
-      return Error{Code::kResource, 0,
-                   "Maximum number of sandboxes (" + std::to_string(options_.most_sandboxes) +
-                       ") reached",
-                   "remove one that is not needed"};
+      return Error{
+          Code::kResource, 0,
+          "Maximum number of sandboxes (" + std::to_string(options_.most_sandboxes) + ") reached",
+          "remove one that is not needed"};
     }
     native::sweep_boxes(home_);  // some may have ended unnoticed
   }

@@ -28,8 +28,7 @@ CREATE TABLE IF NOT EXISTS orders (
 Result<Ledger> Ledger::open(const storage::Home& home) {
   // The sandboxes' own table comes first.
   CARREL_ASSIGN(const storage::State state, storage::State::open(home));
-  CARREL_ASSIGN(storage::Database database,
-                storage::Database::open(home.path() + "/state.db"));
+  CARREL_ASSIGN(storage::Database database, storage::Database::open(home.path() + "/state.db"));
   CARREL_TRY(database.execute(kSchema));
   return Ledger(std::move(database));
 }
@@ -61,7 +60,8 @@ Result<std::optional<Ledger::Order>> Ledger::find_order(const std::string& owner
   if (!found) {
     return std::optional<Order>();
   }
-  return std::optional<Order>(Order{statement.text(0), statement.text(1), statement.number(2) != 0});
+  return std::optional<Order>(
+      Order{statement.text(0), statement.text(1), statement.number(2) != 0});
 }
 
 Status Ledger::put_order(const std::string& owner, const std::string& key, const Order& order) {

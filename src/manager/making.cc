@@ -28,8 +28,7 @@ Status check_against_host(const policy::Spec& spec) {
 
 Status add_workspace(const storage::Home& home, const policy::Spec& spec,
                      std::vector<native::GivenTree>& trees,
-                     std::optional<native::UsedWorkspace>& workspace,
-                     const FinishRestore& finish) {
+                     std::optional<native::UsedWorkspace>& workspace, const FinishRestore& finish) {
   if (spec.workspace.empty()) {
     return {};
   }
@@ -54,12 +53,10 @@ Result<std::string> make_sandbox(storage::Home& home, Wish wish) {
   request.name = std::move(wish.name);
   request.lease_ms = wish.lease_ms;
   std::optional<native::UsedWorkspace> workspace;
-  CARREL_TRY(
-      add_workspace(home, request.spec, request.trees, workspace, wish.finish_restore));
+  CARREL_TRY(add_workspace(home, request.spec, request.trees, workspace, wish.finish_restore));
   CARREL_ASSIGN(const auto image, resolve_image(home, wish.given, request.spec));
   const std::string workdir = request.spec.workdir;
-  CARREL_ASSIGN(std::string id,
-                native::create_sandbox(home, std::move(request), wish.chosen));
+  CARREL_ASSIGN(std::string id, native::create_sandbox(home, std::move(request), wish.chosen));
   if (Status served = native::serve_network(home, id); !served.ok()) {
     if (auto record = storage::read_record(home, id); record.ok()) {
       (void)native::remove_sandbox(home, record.value(), 0, "it had no network");

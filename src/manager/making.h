@@ -25,8 +25,7 @@ using FinishRestore = std::function<void(const std::string& workspace)>;
 // Opens the workspace that a spec names, if it names one, and adds its tree.
 Status add_workspace(const storage::Home& home, const policy::Spec& spec,
                      std::vector<native::GivenTree>& trees,
-                     std::optional<native::UsedWorkspace>& workspace,
-                     const FinishRestore& finish);
+                     std::optional<native::UsedWorkspace>& workspace, const FinishRestore& finish);
 
 // A long-lived sandbox that somebody wants.
 struct Wish {

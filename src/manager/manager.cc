@@ -7,6 +7,7 @@
 #include <charconv>
 #include <utility>
 
+#include "backends/native/network.h"
 #include "backends/native/remains.h"
 #include "base/files.h"
 #include "manager/box_command.h"
@@ -173,6 +174,7 @@ Result<Manager::Visit> Manager::visit(const Caller& caller, const std::string& i
   Visit visit(*this, std::move(record.value()));
   if (auto kept = kept_stream(id); kept.has_value()) {
     visit.stream_ = std::move(*kept);
+    (void)native::ensure_network(home_, id);  // as connect() does
     return visit;
   }
   auto stream = connect(home_, visit.record());

@@ -50,8 +50,7 @@ class Manager {
 
   // "Sandbox ID not found" for what is not there and for what is another's.
   Result<storage::SandboxRow> find(const Caller& caller, const std::string& id);
-  Result<std::vector<storage::SandboxRow>> list(const Caller& caller,
-                                                storage::State::Which which);
+  Result<std::vector<storage::SandboxRow>> list(const Caller& caller, storage::State::Which which);
   // Ends it and removes what belongs to it. One that has ended is fine.
   Status remove(const Caller& caller, const std::string& id, int grace_ms);
 
@@ -133,9 +132,9 @@ class Manager {
   std::map<std::string, std::string> owners_;
   std::map<std::string, std::size_t> visits_;
   std::map<std::string, sandbox::GuestStream> kept_;  // one for a sandbox, which saves a greeting
-  std::set<std::string> making_;  // ids of sandboxes on their way
-  std::set<std::string> keys_;    // in use
-  std::size_t unnamed_ = 0;       // on their way, without an id yet
+  std::set<std::string> making_;                      // ids of sandboxes on their way
+  std::set<std::string> keys_;                        // in use
+  std::size_t unnamed_ = 0;                           // on their way, without an id yet
 };
 
 }  // namespace carrel::manager

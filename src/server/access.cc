@@ -30,11 +30,10 @@ std::vector<std::string_view> words_of(std::string_view line) {
 }
 
 bool is_name(std::string_view name) {
-  return !name.empty() && name.size() <= 64 &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  c == '-' || c == '_' || c == '.';
-         });
+  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
+  });
 }
 
 // The token of "Authorization: Bearer TOKEN", the only header of its name.
@@ -44,9 +43,8 @@ std::string_view token_of(const http::RequestHead& head) {
     return {};
   }
   const std::string_view value = *head.find("authorization");
-  return value.starts_with(kScheme) && value.size() <= kLongestToken
-             ? value.substr(kScheme.size())
-             : std::string_view();
+  return value.starts_with(kScheme) && value.size() <= kLongestToken ? value.substr(kScheme.size())
+                                                                     : std::string_view();
 }
 
 }  // namespace
@@ -57,8 +55,8 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
   }
   unsigned different = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    different |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned>(
-                                                        static_cast<unsigned char>(b[i]));
+    different |=
+        static_cast<unsigned char>(a[i]) ^ static_cast<unsigned>(static_cast<unsigned char>(b[i]));
   }
   return different == 0;
 }
@@ -77,9 +75,10 @@ Result<std::vector<Access::Token>> Access::parse_tokens(std::string_view text,
     }
     const bool scoped = words.size() == 3 && (words[1] == "read" || words[1] == "write");
     if (!scoped || !is_name(words[0]) || !is_sha256(words[2])) {
-      return Error{Code::kInvalid, 0,
-                   path + ":" + std::to_string(number) + ": not a name, read or write, and a digest",
-                   "'carrel serve --new-token NAME' makes such lines"};
+      return Error{
+          Code::kInvalid, 0,
+          path + ":" + std::to_string(number) + ": not a name, read or write, and a digest",
+          "'carrel serve --new-token NAME' makes such lines"};
     }
     tokens.push_back({std::string(words[0]), words[1] == "write" ? Scope::kWrite : Scope::kRead,
                       std::string(words[2])});
@@ -112,8 +111,8 @@ Status Access::check_place(const http::RequestHead& head, const http::Listener& 
   }
   const std::string host = policy::endpoint_text(head.host, head.port);
   const std::string name = host.substr(0, host.rfind(':'));
-  const bool port_fits = head.port == 0 || listener.kind == http::Listener::Kind::kUnix ||
-                         head.port == listener.port;
+  const bool port_fits =
+      head.port == 0 || listener.kind == http::Listener::Kind::kUnix || head.port == listener.port;
   bool known = std::find(hosts_.begin(), hosts_.end(), name) != hosts_.end();
   known = known || name == "localhost" || name == "127.0.0.1" || name == "[::1]" || name == "::1";
   if (listener.kind == http::Listener::Kind::kUnix) {

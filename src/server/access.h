@@ -23,8 +23,8 @@ class Access {
     std::string digest;  // SHA-256, 64 hex digits
   };
 
-  // Lines of "NAME SCOPE DIGEST", where the scope is read or write; empty lines and those that begin
-  // with '#' are left out. `path` is for the errors.
+  // Lines of "NAME SCOPE DIGEST", where the scope is read or write; empty lines and those that
+  // begin with '#' are left out. `path` is for the errors.
   static Result<std::vector<Token>> parse_tokens(std::string_view text, const std::string& path);
   // A new token, 256 bits, and the line that lets it in.
   struct NewToken {

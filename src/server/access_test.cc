@@ -15,8 +15,8 @@ using testing::Not;
 
 http::RequestHead head_of(const std::string& lines) {
   const std::string text = "GET / HTTP/1.1\r\n" + lines + "\r\n";
-  auto parsed = http::parse_request_head(
-      {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+  auto parsed =
+      http::parse_request_head({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
   EXPECT_TRUE(parsed.parsed()) << parsed.reason;
   return parsed.value;
 }
@@ -56,8 +56,8 @@ TEST(Tokens, NewTokenIsKnownByItsLineAndNotInIt) {
 TEST(Tokens, LinesThatAreNoneAreErrorsWithTheirNumber) {
   const std::string digest = sha256("x");
   for (const std::string& line :
-       {std::string("ci write"), "ci admin " + digest, "ci write " + digest.substr(1), "c/i write " + digest,
-        "ci write " + digest + " more"}) {
+       {std::string("ci write"), "ci admin " + digest, "ci write " + digest.substr(1),
+        "c/i write " + digest, "ci write " + digest + " more"}) {
     auto tokens = Access::parse_tokens("\n" + line + "\n", "tokens");
     ASSERT_FALSE(tokens.ok()) << line;
     EXPECT_THAT(tokens.error().message, HasSubstr("tokens:2"));

@@ -61,8 +61,8 @@ Json command_json(const KnownCommand& command) {
 
 // How a command ended that is known to have.
 Result<sandbox::ExecResult> end_of(Visit& visit, std::uint64_t id) {
-  CARREL_ASSIGN(Follower follower, Follower::begin(visit.stream(), id,
-                                                   {manager::kAtItsEnd, manager::kAtItsEnd}));
+  CARREL_ASSIGN(Follower follower,
+                Follower::begin(visit.stream(), id, {manager::kAtItsEnd, manager::kAtItsEnd}));
   for (;;) {
     CARREL_ASSIGN(Follower::News news, follower.next(kAnswerMs));
     if (news.kind == Follower::News::Kind::kEnd) {
@@ -151,8 +151,8 @@ Status send_events(Request& request, Follower& follower, std::array<std::uint64_
     }
     said = Clock::now();
     if (news->kind == Follower::News::Kind::kEnd) {
-      CARREL_TRY(request.connection.send(
-          http::write_event({"", "exit", sandbox::to_json(news->result)})));
+      CARREL_TRY(
+          request.connection.send(http::write_event({"", "exit", sandbox::to_json(news->result)})));
       break;
     }
     const std::size_t which = static_cast<std::size_t>(news->stream) - 1;
@@ -198,7 +198,8 @@ Status give_all(Follower& follower, std::string_view data, std::chrono::millisec
     const std::int64_t most = wanted.has_value() ? left.count() : kFirstWordMs;
     auto news = follower.next(static_cast<int>(std::max<std::int64_t>(most, 0)));
     if (!news.ok() && news.error().code == Code::kTimeout && !wanted.has_value()) {
-      return Error{Code::kConflict, 0, "the command takes no input", "start it with \"stdin\": true"};
+      return Error{Code::kConflict, 0, "the command takes no input",
+                   "start it with \"stdin\": true"};
     }
     if (!news.ok() && news.error().code == Code::kTimeout) {
       return Error{Code::kConflict, 0, "the command does not read its input",
@@ -226,8 +227,8 @@ Status start_background(Request& request) {
   const bool separate = request.body.is_object() && request.body.contains("argv");
   CARREL_TRY(separate ? read_exec(fields, command) : read_shell(fields, command));
   // Without one it runs as long as its sandbox does: nobody's default cuts it off.
-  command.timeout = fields.duration("timeout").value_or(
-      std::chrono::milliseconds(protocol::kMaxTimeoutMs));
+  command.timeout =
+      fields.duration("timeout").value_or(std::chrono::milliseconds(protocol::kMaxTimeoutMs));
   const bool input = fields.flag("stdin").value_or(false);
   command.terminal = separate && fields.flag("terminal").value_or(false);
   if (separate) {
@@ -246,8 +247,7 @@ Status start_background(Request& request) {
 
 Status list_background(Request& request) {
   CARREL_ASSIGN(Visit visit, visit_of(request));
-  CARREL_ASSIGN(const std::vector<KnownCommand> commands,
-                manager::list_commands(visit.stream()));
+  CARREL_ASSIGN(const std::vector<KnownCommand> commands, manager::list_commands(visit.stream()));
   Json list = Json::array();
   for (const KnownCommand& command : commands) {
     list.push_back(command_json(command));
@@ -283,8 +283,7 @@ Status get_output(Request& request) {
   CARREL_ASSIGN(Visit visit, visit_of(request));
   CARREL_ASSIGN(const KnownCommand command, manager::look_at_command(visit.stream(), id));
   std::string data;
-  const std::uint64_t begin =
-      std::min(std::max(offset, command.start[which]), command.end[which]);
+  const std::uint64_t begin = std::min(std::max(offset, command.start[which]), command.end[which]);
   const std::uint64_t end = std::min<std::uint64_t>(command.end[which], begin + kMostOutput);
   if (begin < end) {
     std::array<std::uint64_t, 2> from = {manager::kAtItsEnd, manager::kAtItsEnd};
@@ -317,8 +316,7 @@ Status get_output_events(Request& request) {
   CARREL_ASSIGN(const Listening listening, listening_of(request));
   CARREL_ASSIGN(Visit visit, visit_of(request));
   CARREL_TRY(manager::look_at_command(visit.stream(), listening.id));
-  CARREL_ASSIGN(Follower follower,
-                Follower::begin(visit.stream(), listening.id, listening.from));
+  CARREL_ASSIGN(Follower follower, Follower::begin(visit.stream(), listening.id, listening.from));
   return send_events(request, follower, listening.from);
 }
 
@@ -334,8 +332,8 @@ Status post_stdin(Request& request) {
   if (!command.running) {
     return Error{Code::kConflict, 0, "the command has ended", {}};
   }
-  CARREL_ASSIGN(Follower follower, Follower::begin(visit.stream(), id,
-                                                   {manager::kAtItsEnd, manager::kAtItsEnd}));
+  CARREL_ASSIGN(Follower follower,
+                Follower::begin(visit.stream(), id, {manager::kAtItsEnd, manager::kAtItsEnd}));
   CARREL_TRY(give_all(follower, data, std::chrono::milliseconds(kAnswerMs)));
   if (close == "true") {
     CARREL_TRY(follower.close_input());
@@ -358,8 +356,8 @@ Status post_signal(Request& request) {
   if (!command.running) {
     return Error{Code::kConflict, 0, "the command has ended", {}};
   }
-  CARREL_ASSIGN(Follower follower, Follower::begin(visit.stream(), id,
-                                                   {manager::kAtItsEnd, manager::kAtItsEnd}));
+  CARREL_ASSIGN(Follower follower,
+                Follower::begin(visit.stream(), id, {manager::kAtItsEnd, manager::kAtItsEnd}));
   CARREL_TRY(follower.signal(number));
   CARREL_TRY(sync(visit));
   return reply_nothing(request);
@@ -370,8 +368,8 @@ Status delete_background(Request& request) {
   CARREL_ASSIGN(Visit visit, visit_of(request));
   CARREL_ASSIGN(const KnownCommand command, manager::look_at_command(visit.stream(), id));
   if (command.running) {
-    CARREL_ASSIGN(Follower follower, Follower::begin(visit.stream(), id,
-                                                     {manager::kAtItsEnd, manager::kAtItsEnd}));
+    CARREL_ASSIGN(Follower follower,
+                  Follower::begin(visit.stream(), id, {manager::kAtItsEnd, manager::kAtItsEnd}));
     CARREL_TRY(follower.kill());
     for (bool ended = false; !ended;) {
       CARREL_ASSIGN(const Follower::News news, follower.next(kAnswerMs));

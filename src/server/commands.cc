@@ -58,8 +58,8 @@ class Attendance {
   Status finish(sandbox::ExecResult& result) {
     if (streams_) {
       CARREL_TRY(begin_stream());
-      CARREL_TRY(request_.connection.send(
-          http::write_event({"", "exit", sandbox::to_json(result)})));
+      CARREL_TRY(
+          request_.connection.send(http::write_event({"", "exit", sandbox::to_json(result)})));
       return request_.connection.finish();
     }
     result.standard_output = output_.text();
@@ -89,8 +89,8 @@ class Attendance {
     if (!gone_) {
       gone_ = !begin_stream().ok() ||
               !request_.connection
-                   .send(http::write_event({"", out ? "stdout" : "stderr",
-                                            Json{{"data_b64", base64(data)}}.dump()}))
+                   .send(http::write_event(
+                       {"", out ? "stdout" : "stderr", Json{{"data_b64", base64(data)}}.dump()}))
                    .ok();
     }
     return {};
@@ -193,8 +193,7 @@ Status run_once(Request& request) {
   job.spec = service.run_defaults;
   manager::Chosen chosen;
   Fields fields(request.body);
-  CARREL_TRY(
-      read_settings(request.body, policy::Operation::kRun, fields, job.spec, chosen));
+  CARREL_TRY(read_settings(request.body, policy::Operation::kRun, fields, job.spec, chosen));
   const auto argv = fields.texts("argv");
   const auto text = fields.text("command");
   const auto input = fields.text("stdin");

@@ -60,14 +60,15 @@ class Exchange {
     const Clock::time_point began = Clock::now();
     service_.counters.requests.fetch_add(1, std::memory_order_relaxed);
     route_and_handle();
-    log_line({{"event", "request"},
-              {"method", connection_.head().method},
-              {"route", route_ == nullptr ? std::string() : std::string(route_->path)},
-              {"status", status_},
-              {"owner", owner_},
-              {"sandbox", sandbox_},
-              {"ms", std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began)
-                         .count()}});
+    log_line(
+        {{"event", "request"},
+         {"method", connection_.head().method},
+         {"route", route_ == nullptr ? std::string() : std::string(route_->path)},
+         {"status", status_},
+         {"owner", owner_},
+         {"sandbox", sandbox_},
+         {"ms",
+          std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began).count()}});
     return !broken_;
   }
 
@@ -112,7 +113,7 @@ class Exchange {
       return refuse(problem(415, "unsupported_media_type", "the body is not application/json"));
     }
     Request request{service_, connection_, socket_, identity->caller, std::move(match.arguments),
-                    {}, {}};
+                    {},       {}};
     owner_ = request.caller.owner;
     sandbox_ = request.arguments.empty() ? "" : request.arguments.front();
     Status done = read_input(*route_, request);

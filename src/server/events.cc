@@ -1,3 +1,5 @@
+#include "storage/events.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -10,7 +12,6 @@
 #include "http/event_stream.h"
 #include "server/handlers.h"
 #include "server/service.h"
-#include "storage/events.h"
 
 // What happens to sandboxes, from the log that everybody writes.
 namespace carrel::server {
@@ -39,8 +40,7 @@ class Tail {
     std::vector<std::string> lines = read_lines();
     struct stat named{};
     struct stat held{};
-    const bool there =
-        ::fstatat(home_.directory(), kFile, &named, AT_SYMLINK_NOFOLLOW) == 0;
+    const bool there = ::fstatat(home_.directory(), kFile, &named, AT_SYMLINK_NOFOLLOW) == 0;
     const bool same = there && file_.valid() && ::fstat(file_.get(), &held) == 0 &&
                       named.st_ino == held.st_ino && named.st_dev == held.st_dev;
     if (there && !same) {
@@ -99,8 +99,7 @@ std::string event_of(Request& request, const std::string& line, const std::strin
   if (!wanted.empty() && id != wanted) {
     return {};
   }
-  if (!request.caller.is_operator() &&
-      !request.service.manager->find(request.caller, id).ok()) {
+  if (!request.caller.is_operator() && !request.service.manager->find(request.caller, id).ok()) {
     return {};
   }
   return http::write_event({"", object.value("event", "event"), line});

@@ -1,3 +1,5 @@
+#include "sandbox/files.h"
+
 #include <charconv>
 #include <cstring>
 #include <string>
@@ -5,7 +7,6 @@
 
 #include "base/code_name.h"
 #include "sandbox/file_json.h"
-#include "sandbox/files.h"
 #include "sandbox/tree_tar.h"
 #include "server/handlers.h"
 #include "server/service.h"
@@ -29,16 +30,16 @@ class Session {
     manager::Manager& manager = *request.service.manager;
     for (const std::string& path : paths) {
       if (Status checked = sandbox::check_path(path); !checked.ok()) {
-        if (checked.error().code == Code::kDenied && manager.find(request.caller, request.id()).ok()) {
-          storage::add_event(manager.home(), storage::path_event(request.id(), path,
-                                                                 "potentially unsafe path"));
+        if (checked.error().code == Code::kDenied &&
+            manager.find(request.caller, request.id()).ok()) {
+          storage::add_event(manager.home(),
+                             storage::path_event(request.id(), path, "potentially unsafe path"));
         }
         return checked.error();
       }
     }
     CARREL_ASSIGN(manager::Manager::Visit visit, manager.visit(request.caller, request.id()));
-    CARREL_ASSIGN(sandbox::Files files,
-                  sandbox::Files::open(std::move(visit.stream()), kTimeout));
+    CARREL_ASSIGN(sandbox::Files files, sandbox::Files::open(std::move(visit.stream()), kTimeout));
     return Session(manager, std::move(visit), std::move(files));
   }
 
@@ -148,14 +149,14 @@ Status read_file(Request& request) {
   const std::string path = request.query["path"];
   sandbox::ReadRange range;
   CARREL_ASSIGN(range.from, number_in(request.query, "offset", 0, protocol::kEverything - 1));
-  CARREL_ASSIGN(range.count, number_in(request.query, "count", protocol::kEverything,
-                                       protocol::kEverything));
+  CARREL_ASSIGN(range.count,
+                number_in(request.query, "count", protocol::kEverything, protocol::kEverything));
   CARREL_ASSIGN(Session session, Session::open(request, {path}));
   Download download(request, "application/octet-stream");
-  CARREL_TRY(session.note("read", path,
-                          session.files().read(path, range, [&](std::string_view data) {
-                            return download.take(data);
-                          })));
+  CARREL_TRY(
+      session.note("read", path, session.files().read(path, range, [&](std::string_view data) {
+        return download.take(data);
+      })));
   return download.finish();
 }
 
@@ -172,11 +173,11 @@ Status write_file(Request& request) {
     return Error{Code::kInvalid, 0, "'exists' must be replace, fail, need or append", {}};
   }
   CARREL_ASSIGN(Session session, Session::open(request, {path}));
-  CARREL_ASSIGN(const FileSummary summary,
-                session.note("write", path,
-                             exists == "append"
-                                 ? session.files().append(path, body_of(request))
-                                 : session.files().write(path, options, body_of(request))));
+  CARREL_ASSIGN(
+      const FileSummary summary,
+      session.note("write", path,
+                   exists == "append" ? session.files().append(path, body_of(request))
+                                      : session.files().write(path, options, body_of(request))));
   return reply(request, 200, summary_json(path, summary));
 }
 
@@ -218,15 +219,14 @@ Status search_files(Request& request) {
   CARREL_TRY(fields.finish());
   CARREL_ASSIGN(Session session, Session::open(request, {path}));
   Json list = Json::array();
-  CARREL_TRY(session.files().search(
-      path, search, selection, [&](const protocol::FileMatch& match) {
-        Json row;
-        sandbox::add_bytes(row, "path", match.path);
-        row["line"] = match.line;
-        sandbox::add_bytes(row, "text", match.text);
-        list.push_back(std::move(row));
-        return Status();
-      }));
+  CARREL_TRY(session.files().search(path, search, selection, [&](const protocol::FileMatch& match) {
+    Json row;
+    sandbox::add_bytes(row, "path", match.path);
+    row["line"] = match.line;
+    sandbox::add_bytes(row, "text", match.text);
+    list.push_back(std::move(row));
+    return Status();
+  }));
   return reply(request, 200, {{"matches", list}});
 }
 
@@ -289,11 +289,11 @@ Status put_archive(Request& request) {
   CARREL_ASSIGN(Session session, Session::open(request, {path}));
   std::vector<sandbox::LeftOutFile> left_out;
   static const sandbox::Progress kQuiet;
-  CARREL_ASSIGN(const FileSummary summary,
-                session.note("archive in", path,
-                             session.files().unpack(path, [&](sandbox::TreeFeed& feed) {
-                               return sandbox::feed_tar(body_of(request), feed, left_out, kQuiet);
-                             })));
+  CARREL_ASSIGN(
+      const FileSummary summary,
+      session.note("archive in", path, session.files().unpack(path, [&](sandbox::TreeFeed& feed) {
+        return sandbox::feed_tar(body_of(request), feed, left_out, kQuiet);
+      })));
   return reply(request, 200, summary_json(path, summary, left_out));
 }
 

@@ -5,8 +5,8 @@
 #include "sandbox/command.h"
 #include "server/request.h"
 
-// What the routes do, in files by what they are about. Each answers, or returns an error and has not
-// begun to.
+// What the routes do, in files by what they are about. Each answers, or returns an error and has
+// not begun to.
 namespace carrel::server {
 
 // about.cc

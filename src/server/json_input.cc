@@ -49,8 +49,8 @@ class Checked {
   std::string problem_;
 };
 
-// The parser builds what it reads on a stack of its own; a document is destroyed recursively, so its
-// depth is looked at before there is one.
+// The parser builds what it reads on a stack of its own; a document is destroyed recursively, so
+// its depth is looked at before there is one.
 bool too_deep(std::string_view text) {
   int depth = 0;
   bool in_text = false;
@@ -83,7 +83,8 @@ Result<Json> parse_json(std::string_view text) {
   }
   Checked checked;
   Json document = Json::parse(
-      text, [&](int depth, Json::parse_event_t event, Json& value) {
+      text,
+      [&](int depth, Json::parse_event_t event, Json& value) {
         return checked(depth, event, value);
       },
       false);

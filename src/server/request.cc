@@ -71,9 +71,9 @@ Result<Query> parse_query(std::string_view text) {
     }
     const std::size_t equals = pair.find('=');
     CARREL_ASSIGN(std::string name, decode(pair.substr(0, equals)));
-    CARREL_ASSIGN(std::string value, decode(equals == std::string_view::npos
-                                                ? std::string_view()
-                                                : pair.substr(equals + 1)));
+    CARREL_ASSIGN(
+        std::string value,
+        decode(equals == std::string_view::npos ? std::string_view() : pair.substr(equals + 1)));
     if (!query.emplace(std::move(name), std::move(value)).second) {
       return Error{Code::kInvalid, 0, "a name is twice in the query", {}};
     }
@@ -85,7 +85,9 @@ Status reply(Request& request, int status, const Json& body) {
   return request.connection.answer({status, headers_for("application/json"), dump(body)});
 }
 
-Status reply_nothing(Request& request) { return request.connection.answer({204, safe_headers(), {}}); }
+Status reply_nothing(Request& request) {
+  return request.connection.answer({204, safe_headers(), {}});
+}
 
 Status reply_bytes(Request& request, std::string_view type, std::string bytes) {
   return request.connection.answer({200, headers_for(type), std::move(bytes)});
@@ -148,8 +150,10 @@ Result<std::uint64_t> number_in(const Query& query, const std::string& name,
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size() || value > most) {
-    return Error{Code::kInvalid, 0,
-                 "'" + name + "' must be a whole number from 0 to " + std::to_string(most), {}};
+    return Error{Code::kInvalid,
+                 0,
+                 "'" + name + "' must be a whole number from 0 to " + std::to_string(most),
+                 {}};
   }
   return value;
 }

@@ -37,7 +37,8 @@ Status reply(Request& request, int status, const Json& body);
 Status reply_nothing(Request& request);
 Status reply_bytes(Request& request, std::string_view type, std::string bytes);
 
-// An error as a client gets it: the status that belongs to its code, and problem details (RFC 9457).
+// An error as a client gets it: the status that belongs to its code, and problem details (RFC
+// 9457).
 int status_of(Code code);
 http::Answer problem(const Error& error);
 http::Answer problem(int status, std::string_view code, const std::string& detail);

@@ -47,12 +47,12 @@ struct Route {
 
 std::span<const Route> routes();
 
-// The route for a method and a path as they came: nothing is decoded and nothing normalised, so that
-// there is one way to say each. `arguments` are those of the path.
+// The route for a method and a path as they came: nothing is decoded and nothing normalised, so
+// that there is one way to say each. `arguments` are those of the path.
 struct Match {
-  const Route* route = nullptr;             // null: there is none
+  const Route* route = nullptr;  // null: there is none
   std::vector<std::string> arguments = {};
-  std::string methods = {};                 // of the path, where only the method is wrong
+  std::string methods = {};  // of the path, where only the method is wrong
 };
 Match find_route(std::string_view method, std::string_view path);
 

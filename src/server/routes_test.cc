@@ -19,9 +19,9 @@ TEST(Routes, PathIsMatchedAsItIs) {
   EXPECT_EQ(match.route->operation, "getCommand");
   EXPECT_THAT(match.arguments, ElementsAre("a-1", "7"));
   for (const char* path :
-       {"/v1/sandboxes/", "/v1/sandboxes//", "//v1/sandboxes", "/v1/sandboxes/a/", "/v1/sandboxes/%61",
-        "/v1/sandboxes/..", "/v1/sandboxes/a;b", "/v1/sandboxes/a b", "/V1/sandboxes", "v1/sandboxes",
-        "*", "", "/", "/v1"}) {
+       {"/v1/sandboxes/", "/v1/sandboxes//", "//v1/sandboxes", "/v1/sandboxes/a/",
+        "/v1/sandboxes/%61", "/v1/sandboxes/..", "/v1/sandboxes/a;b", "/v1/sandboxes/a b",
+        "/V1/sandboxes", "v1/sandboxes", "*", "", "/", "/v1"}) {
     EXPECT_EQ(find_route("GET", path).route, nullptr) << path;
   }
   EXPECT_EQ(find_route("GET", "/v1/sandboxes/" + std::string(65, 'a')).route, nullptr);
@@ -36,8 +36,7 @@ TEST(Routes, WrongMethodIsToldWithTheRightOnes) {
 
 TEST(Routes, OnlyHealthIsOpenAndWhatChangesIsForWriters) {
   for (const Route& route : routes()) {
-    EXPECT_EQ(route.scope == Scope::kOpen,
-              route.path == "/v1/health" || route.path == "/v1/ready")
+    EXPECT_EQ(route.scope == Scope::kOpen, route.path == "/v1/health" || route.path == "/v1/ready")
         << route.path;
     if (route.method != "GET" && route.operation != "searchFiles") {
       EXPECT_EQ(route.scope, Scope::kWrite) << route.method << " " << route.path;

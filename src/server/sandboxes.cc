@@ -52,8 +52,8 @@ Result<Cursor> parse_cursor(const std::string& text) {
     return cursor;
   }
   const std::size_t dot = text.find('.');
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(),
-                                            cursor.created_ms);
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), cursor.created_ms);
   if (dot == std::string::npos || error != std::errc() || end != text.data() + dot ||
       !storage::is_id(std::string_view(text).substr(dot + 1))) {
     return Error{Code::kInvalid, 0, "the cursor is not one that was given out", {}};
@@ -112,8 +112,8 @@ Status create_sandbox(Request& request) {
   manager::Wish wish;
   wish.spec = service.create_defaults;
   Fields fields(request.body);
-  CARREL_TRY(read_settings(request.body, policy::Operation::kCreate, fields, wish.spec,
-                           wish.given));
+  CARREL_TRY(
+      read_settings(request.body, policy::Operation::kCreate, fields, wish.spec, wish.given));
   wish.name = fields.text("name").value_or("");
   wish.lease_ms = static_cast<std::uint64_t>(
       fields.duration("lease").value_or(std::chrono::milliseconds(0)).count());
@@ -130,9 +130,9 @@ Status create_sandbox(Request& request) {
   }
   CARREL_ASSIGN(wish.trees, open_trees(request, wish.spec));
   wish.finish_restore = finish_restore;
-  CARREL_ASSIGN(const manager::Manager::Created made,
-                service.manager->create(request.caller, std::move(wish), key,
-                                        sha256(request.body.dump())));
+  CARREL_ASSIGN(
+      const manager::Manager::Created made,
+      service.manager->create(request.caller, std::move(wish), key, sha256(request.body.dump())));
   service.counters.created.fetch_add(1, std::memory_order_relaxed);
   return reply(request, 201, sandbox_json(request, made.row, Detail::kWhole));
 }
@@ -145,9 +145,9 @@ Status list_sandboxes(Request& request) {
   if (!all.empty() && all != "true" && all != "false") {
     return Error{Code::kInvalid, 0, "'all' must be true or false", {}};
   }
-  CARREL_ASSIGN(std::vector<storage::SandboxRow> rows,
-                request.service.manager->list(request.caller, all == "true"
-                                                                  ? storage::State::Which::kAll
+  CARREL_ASSIGN(
+      std::vector<storage::SandboxRow> rows,
+      request.service.manager->list(request.caller, all == "true" ? storage::State::Which::kAll
                                                                   : storage::State::Which::kLive));
   std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
     return std::pair(a.created_ms, a.id) < std::pair(b.created_ms, b.id);
@@ -172,10 +172,9 @@ Status get_sandbox(Request& request) {
 }
 
 Status delete_sandbox(Request& request) {
-  CARREL_ASSIGN(const std::uint64_t grace,
-                number_in(request.query, "grace_ms", kGraceMs, 60'000));
-  CARREL_TRY(request.service.manager->remove(request.caller, request.id(),
-                                             static_cast<int>(grace)));
+  CARREL_ASSIGN(const std::uint64_t grace, number_in(request.query, "grace_ms", kGraceMs, 60'000));
+  CARREL_TRY(
+      request.service.manager->remove(request.caller, request.id(), static_cast<int>(grace)));
   return reply_nothing(request);
 }
 

@@ -7,8 +7,8 @@
 #include "server/self.h"
 #include "server/service.h"
 
-// Workspaces through time. Each of these is a run of the command: what reads a workload's files needs
-// rights that this process is better without.
+// Workspaces through time. Each of these is a run of the command: what reads a workload's files
+// needs rights that this process is better without.
 namespace carrel::server {
 namespace {
 
@@ -24,9 +24,9 @@ Result<Json> run_command(const std::vector<std::string>& words) {
   const Json& error = answer["error"];
   const std::string code = error.value("code", "system");
   Error failure{Code::kSystem, 0, error.value("message", ""), {}};
-  for (const Code known : {Code::kInvalid, Code::kNotFound, Code::kConflict, Code::kDenied,
-                           Code::kUnsupported, Code::kUnavailable, Code::kResource, Code::kTimeout,
-                           Code::kGone}) {
+  for (const Code known :
+       {Code::kInvalid, Code::kNotFound, Code::kConflict, Code::kDenied, Code::kUnsupported,
+        Code::kUnavailable, Code::kResource, Code::kTimeout, Code::kGone}) {
     if (code_name(known) == code) {
       failure.code = known;
     }
@@ -66,8 +66,7 @@ Status restore_snapshot(Request& request) {
     return Error{Code::kInvalid, 0, "'snapshot' is missing", {}};
   }
   CARREL_TRY(request.service.manager->find(request.caller, request.id()));
-  CARREL_ASSIGN(const Json restored,
-                run_command({"restore", "--json", request.id(), snapshot}));
+  CARREL_ASSIGN(const Json restored, run_command({"restore", "--json", request.id(), snapshot}));
   return reply(request, 200, restored);
 }
 

@@ -207,10 +207,11 @@ Status read_settings(const Json& object, policy::Operation operation, Fields& fi
       return Error{Code::kInvalid, 0, "'" + key + "' cannot be set by a request", {}};
     }
     if (std::find(given.begin(), given.end(), setting) != given.end()) {
-      return Error{Code::kInvalid, 0,
-                   "'" + key + "' is given twice: it sets " + policy::key_name(setting->name) +
-                       " again",
-                   {}};
+      return Error{
+          Code::kInvalid,
+          0,
+          "'" + key + "' is given twice: it sets " + policy::key_name(setting->name) + " again",
+          {}};
     }
     given.push_back(setting);
     // Two keys for one thing: which of them holds would depend on their order.

@@ -10,9 +10,10 @@
 
 namespace carrel::server {
 
-// Reads the settings of a sandbox from a JSON object, by the names and in the forms that carrel.toml
-// has for them, over those of `spec`. Members that are no settings are left to `fields`, and the
-// settings are made known to it. Whether the directory to start in was among them is told.
+// Reads the settings of a sandbox from a JSON object, by the names and in the forms that
+// carrel.toml has for them, over those of `spec`. Members that are no settings are left to
+// `fields`, and the settings are made known to it. Whether the directory to start in was among them
+// is told.
 Status read_settings(const Json& object, policy::Operation operation, Fields& fields,
                      policy::Spec& spec, manager::Chosen& chosen);
 

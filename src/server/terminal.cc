@@ -59,8 +59,8 @@ class Terminal {
   [[nodiscard]] bool has_room() const { return pending_.empty(); }
 
   void wait() const {
-    std::array<pollfd, 2> waits{{{follower_.fd(), POLLIN, 0},
-                                 {has_room() ? request_.socket : -1, POLLIN, 0}}};
+    std::array<pollfd, 2> waits{
+        {{follower_.fd(), POLLIN, 0}, {has_room() ? request_.socket : -1, POLLIN, 0}}};
     ::poll(waits.data(), waits.size(), kTickMs);
   }
 
@@ -94,9 +94,8 @@ class Terminal {
           given_ = given_.has_value() ? given_ : taken_;
           break;
         case Follower::News::Kind::kEnd:
-          check(socket_.send(Kind::kText,
-                             "{\"event\":\"exit\",\"result\":" + sandbox::to_json(news->result) +
-                                 "}"));
+          check(socket_.send(Kind::kText, "{\"event\":\"exit\",\"result\":" +
+                                              sandbox::to_json(news->result) + "}"));
           socket_.close(WebSocket::kNormal, "the command has ended");
           over_ = true;
           break;
@@ -165,9 +164,9 @@ class Terminal {
   http::Deadline began_ = http::Clock::now();
   bool over_ = false;
   bool told_ = false;
-  std::uint64_t next_ = 0;               // of the output
-  std::string pending_;                  // of the input, not given yet
-  std::optional<std::uint64_t> given_;   // since the command's start; known once it was told
+  std::uint64_t next_ = 0;              // of the output
+  std::string pending_;                 // of the input, not given yet
+  std::optional<std::uint64_t> given_;  // since the command's start; known once it was told
   std::uint64_t taken_ = 0;
 };
 

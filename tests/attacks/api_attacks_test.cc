@@ -1,5 +1,5 @@
-// Group J: what strangers, browsers and other tenants try with the API. What is tried on every route
-// comes from the daemon's own document, so that a new route is tried too.
+// Group J: what strangers, browsers and other tenants try with the API. What is tried on every
+// route comes from the daemon's own document, so that a new route is tried too.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -51,7 +51,8 @@ class ApiAttacks : public CarrelTest {
   }
   void serve() {
     daemon_ = std::make_unique<Daemon>(
-        GetParam(), std::vector<std::string>{"--listen", "tcp:127.0.0.1:0", "--token-file", tokens_});
+        GetParam(),
+        std::vector<std::string>{"--listen", "tcp:127.0.0.1:0", "--token-file", tokens_});
     port_ = daemon_->port();
     ASSERT_NE(port_, 0) << daemon_->log();
   }
@@ -89,7 +90,9 @@ class ApiAttacks : public CarrelTest {
   }
   ApiAnswer try_it(const Target& target, std::vector<std::string> headers) const {
     const bool body = target.method == "POST" || target.method == "PUT";
-    return ask(port_, {.method = target.method, .path = target.path, .body = body ? "{}" : "",
+    return ask(port_, {.method = target.method,
+                       .path = target.path,
+                       .body = body ? "{}" : "",
                        .headers = std::move(headers)});
   }
   static std::string bearer(const std::string& token) { return "authorization: Bearer " + token; }
@@ -112,18 +115,17 @@ TEST_P(ApiAttacks, TcpWithoutTokensIsNotServed) {
 TEST_P(ApiAttacks, NoRouteIsServedWithoutAGoodToken) {
   const std::string good = token("ci");
   serve();
-  const std::vector<std::vector<std::string>> attempts = {
-      {},
-      {"authorization: Bearer "},
-      {"authorization: Bearer nonsense"},
-      {"authorization: bearer " + good},
-      {"authorization: Basic " + good},
-      {"authorization: " + good},
-      {bearer(good + "0")},
-      {bearer(good.substr(0, good.size() - 1))},
-      {bearer(good), bearer(good)},
-      {"x-token: " + good},
-      {"cookie: token=" + good}};
+  const std::vector<std::vector<std::string>> attempts = {{},
+                                                          {"authorization: Bearer "},
+                                                          {"authorization: Bearer nonsense"},
+                                                          {"authorization: bearer " + good},
+                                                          {"authorization: Basic " + good},
+                                                          {"authorization: " + good},
+                                                          {bearer(good + "0")},
+                                                          {bearer(good.substr(0, good.size() - 1))},
+                                                          {bearer(good), bearer(good)},
+                                                          {"x-token: " + good},
+                                                          {"cookie: token=" + good}};
   for (const Target& target : targets(kNobody)) {
     if (target.open) {
       continue;
@@ -162,8 +164,8 @@ TEST_P(ApiAttacks, SandboxOfAnotherIsAsIfItWereNotThere) {
   const std::string mine = token("mine");
   const std::string other = token("other");
   serve();
-  const ApiAnswer made = ask(port_, {.method = "POST", .path = "/v1/sandboxes", .body = "{}",
-                                     .headers = {bearer(mine)}});
+  const ApiAnswer made = ask(
+      port_, {.method = "POST", .path = "/v1/sandboxes", .body = "{}", .headers = {bearer(mine)}});
   ASSERT_EQ(made.status, 201) << made.body;
   const std::string id = made.json()["id"];
   for (const Target& target : targets(id)) {
@@ -201,25 +203,24 @@ TEST_P(ApiAttacks, SandboxOfAnotherIsAsIfItWereNotThere) {
 TEST_P(ApiAttacks, RequestWithATokenCanOnlyNarrow) {
   const std::string good = token("agent");
   serve();
-  const std::vector<json> wishes = {{{"memory", "2g"}},
-                                    {{"network", "full"}},
-                                    {{"mount", {"/usr/share:/mnt/x"}}},
-                                    {{"image", "dir:/"}},
-                                    {{"workspace", "somebodys"}},
-                                    {{"pids", 5000}}};
+  const std::vector<json> wishes = {
+      {{"memory", "2g"}},   {{"network", "full"}},        {{"mount", {"/usr/share:/mnt/x"}}},
+      {{"image", "dir:/"}}, {{"workspace", "somebodys"}}, {{"pids", 5000}}};
   for (const json& wish : wishes) {
     for (const std::string path : {"/v1/sandboxes", "/v1/run"}) {
       json body = wish;
       if (path == "/v1/run") {
         body["argv"] = {"true"};
       }
-      const ApiAnswer answer = ask(port_, {.method = "POST", .path = path, .body = body.dump(),
-                                           .headers = {bearer(good)}});
+      const ApiAnswer answer = ask(
+          port_, {.method = "POST", .path = path, .body = body.dump(), .headers = {bearer(good)}});
       EXPECT_EQ(answer.status, 403) << path << " " << body << answer.body;
     }
   }
-  EXPECT_EQ(ask(port_, {.method = "POST", .path = "/v1/run",
-                        .body = R"({"argv":["true"],"memory":"64m"})", .headers = {bearer(good)}})
+  EXPECT_EQ(ask(port_, {.method = "POST",
+                        .path = "/v1/run",
+                        .body = R"({"argv":["true"],"memory":"64m"})",
+                        .headers = {bearer(good)}})
                 .status,
             200);
 }
@@ -234,8 +235,8 @@ TEST_P(ApiAttacks, TokenThatWasTakenBackIsOfNoUse) {
   write_text(tokens_, text.substr(text.find("stays")), 0600);
   place().give(tokens_, GetParam());
   ::kill(daemon_->pid(), SIGHUP);
-  EXPECT_TRUE(eventually(
-      1s, [&] { return try_it({"GET", "/v1/version"}, {bearer(good)}).status == 401; }));
+  EXPECT_TRUE(
+      eventually(1s, [&] { return try_it({"GET", "/v1/version"}, {bearer(good)}).status == 401; }));
 }
 
 // J07, J09, J10
@@ -243,8 +244,9 @@ TEST_P(ApiAttacks, WebPagesHaveNoWayIn) {
   const std::string good = token("ci");
   serve();
   for (const std::string& host :
-       {std::string("evil.test"), "evil.test:" + std::to_string(port_), std::string("127.0.0.1.nip.io"),
-        std::string("localhost.evil.test"), std::string("localhost:1"), std::string("127.0.0.2")}) {
+       {std::string("evil.test"), "evil.test:" + std::to_string(port_),
+        std::string("127.0.0.1.nip.io"), std::string("localhost.evil.test"),
+        std::string("localhost:1"), std::string("127.0.0.2")}) {
     EXPECT_EQ(ask(port_, {.path = "/v1/version", .headers = {bearer(good)}, .host = host}).status,
               403)
         << host;
@@ -257,8 +259,11 @@ TEST_P(ApiAttacks, WebPagesHaveNoWayIn) {
     EXPECT_EQ(answer.status, 403) << origin;
     EXPECT_FALSE(answer.headers.contains("access-control-allow-origin"));
   }
-  EXPECT_EQ(ask(port_, {.method = "POST", .path = "/v1/run", .body = R"({"argv":["true"]})",
-                        .headers = {bearer(good)}, .type = "text/plain"})
+  EXPECT_EQ(ask(port_, {.method = "POST",
+                        .path = "/v1/run",
+                        .body = R"({"argv":["true"]})",
+                        .headers = {bearer(good)},
+                        .type = "text/plain"})
                 .status,
             415);
 }
@@ -282,7 +287,8 @@ TEST_P(ApiAttacks, WhatCouldBeReadInTwoWaysIsRefused) {
       "POST /v1/run HTTP/1.1\r\n" + host + "transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
       "POST /v1/run HTTP/1.1\r\n" + host + "content-length: -1\r\n\r\n",
       "POST /v1/run HTTP/1.1\r\n" + host +
-          "content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n2;x=y\r\n{}\r\n0\r\n\r\n"};
+          "content-type: application/json\r\ntransfer-encoding: "
+          "chunked\r\n\r\n2;x=y\r\n{}\r\n0\r\n\r\n"};
   for (const std::string& request : requests) {
     ApiConnection connection(daemon_->socket());
     ASSERT_TRUE(connection.connected());
@@ -290,12 +296,11 @@ TEST_P(ApiAttacks, WhatCouldBeReadInTwoWaysIsRefused) {
     EXPECT_EQ(connection.read_answer().status, 400) << request;
   }
   for (const std::string path : {"/v1/../v1/health", "//v1/health", "/v1/%68ealth", "/v1/health/",
-                                  "/V1/health", "/v1/health;x=1", "/v1//health", "/v1/./health"}) {
+                                 "/V1/health", "/v1/health;x=1", "/v1//health", "/v1/./health"}) {
     EXPECT_EQ(ask(daemon_->socket(), {.path = path}).status, 404) << path;
   }
   ApiConnection large(daemon_->socket());
-  large.send("GET /v1/health HTTP/1.1\r\n" + host + "x: " + std::string(100'000, 'a') +
-             "\r\n\r\n");
+  large.send("GET /v1/health HTTP/1.1\r\n" + host + "x: " + std::string(100'000, 'a') + "\r\n\r\n");
   EXPECT_EQ(large.read_answer().status, 431);
   EXPECT_EQ(ask(daemon_->socket(), {.path = "/v1/health"}).status, 200);
 }
@@ -345,13 +350,11 @@ TEST_P(ApiAttacks, MoreConnectionsThanThereMayBeAreToldAtOnce) {
     many.push_back(std::make_unique<ApiConnection>(daemon_->socket()));
     ASSERT_TRUE(many.back()->connected());
   }
-  ASSERT_TRUE(eventually(5s, [&] {
-    return ask(daemon_->socket(), {.path = "/v1/health"}).status == 503;
-  }));
+  ASSERT_TRUE(
+      eventually(5s, [&] { return ask(daemon_->socket(), {.path = "/v1/health"}).status == 503; }));
   many.clear();
-  EXPECT_TRUE(eventually(5s, [&] {
-    return ask(daemon_->socket(), {.path = "/v1/health"}).status == 200;
-  }));
+  EXPECT_TRUE(
+      eventually(5s, [&] { return ask(daemon_->socket(), {.path = "/v1/health"}).status == 200; }));
 }
 
 // J17

@@ -35,10 +35,10 @@ class Serve : public CarrelTest {
     daemon_ = std::make_unique<Daemon>(GetParam(), std::move(options));
   }
   ApiAnswer get(const std::string& path) { return ask(daemon_->socket(), {.path = path}); }
-  ApiAnswer post(const std::string& path, const json& body,
-                 std::vector<std::string> headers = {}) {
-    return ask(daemon_->socket(), {.method = "POST", .path = path, .body = body.dump(),
-                                   .headers = std::move(headers)});
+  ApiAnswer post(const std::string& path, const json& body, std::vector<std::string> headers = {}) {
+    return ask(
+        daemon_->socket(),
+        {.method = "POST", .path = path, .body = body.dump(), .headers = std::move(headers)});
   }
   ApiAnswer remove(const std::string& path) {
     return ask(daemon_->socket(), {.method = "DELETE", .path = path});
@@ -165,15 +165,17 @@ TEST_P(Serve, OneShotRunsAndLeavesNothing) {
 TEST_P(Serve, BackgroundCommandIsHeardFromAnyOffset) {
   serve();
   const std::string box = create();
-  const std::string command = start(
-      box, {{"argv", {"bash", "-c", "echo one; read x; echo got $x; echo bad >&2; exit 7"}},
-            {"stdin", true}});
+  const std::string command =
+      start(box, {{"argv", {"bash", "-c", "echo one; read x; echo got $x; echo bad >&2; exit 7"}},
+                  {"stdin", true}});
   ApiConnection events(daemon_->socket());
   events.send(request_text({.path = command + "/events"}));
   EXPECT_THAT(events.read_until("\"data\":\"one\\n\"", 10s), HasSubstr("event: stdout"));
   EXPECT_EQ(get(command).json()["state"], "running");
   EXPECT_EQ(get(command + "/output?offset=1").body, "ne\n");
-  EXPECT_EQ(ask(daemon_->socket(), {.method = "POST", .path = command + "/stdin", .body = "two\n",
+  EXPECT_EQ(ask(daemon_->socket(), {.method = "POST",
+                                    .path = command + "/stdin",
+                                    .body = "two\n",
                                     .type = "application/octet-stream"})
                 .status,
             204);
@@ -215,15 +217,13 @@ TEST_P(Serve, ClientThatLeavesEndsTheCommandItWaitedFor) {
   const std::string box = create();
   {
     ApiConnection impatient(daemon_->socket());
-    impatient.send(request_text({.method = "POST", .path = box + "/exec",
-                                 .body = R"({"argv":["sleep","100"]})"}));
-    ASSERT_TRUE(eventually(5s, [&] {
-      return get(box + "/commands").json()["commands"].size() == 1;
-    }));
+    impatient.send(request_text(
+        {.method = "POST", .path = box + "/exec", .body = R"({"argv":["sleep","100"]})"}));
+    ASSERT_TRUE(
+        eventually(5s, [&] { return get(box + "/commands").json()["commands"].size() == 1; }));
   }
-  EXPECT_TRUE(eventually(5s, [&] {
-    return get(box + "/commands").json()["commands"][0]["state"] == "ended";
-  }));
+  EXPECT_TRUE(eventually(
+      5s, [&] { return get(box + "/commands").json()["commands"][0]["state"] == "ended"; }));
 }
 
 TEST_P(Serve, FilesGoInAndOut) {
@@ -233,8 +233,10 @@ TEST_P(Serve, FilesGoInAndOut) {
   for (int i = 0; i < 300'000; ++i) {
     bytes += static_cast<char>(i * 7);
   }
-  const ApiAnswer put = ask(daemon_->socket(), {.method = "PUT", .path = box + "/files?path=a/b",
-                                                .body = bytes, .type = "application/x-any"});
+  const ApiAnswer put = ask(daemon_->socket(), {.method = "PUT",
+                                                .path = box + "/files?path=a/b",
+                                                .body = bytes,
+                                                .type = "application/x-any"});
   EXPECT_EQ(put.status, 200) << put.body;
   EXPECT_TRUE(get(box + "/files?path=a/b").body == bytes);
   EXPECT_EQ(get(box + "/files?path=a/b&offset=7&count=9").body, bytes.substr(7, 9));
@@ -244,7 +246,9 @@ TEST_P(Serve, FilesGoInAndOut) {
   EXPECT_EQ(get(box + "/files?path=a/b").status, 404);
   EXPECT_EQ(get(box + "/files?path=../../etc/passwd").status, 403);
   const std::string tar = get(box + "/archive?path=c").body;
-  EXPECT_EQ(ask(daemon_->socket(), {.method = "PUT", .path = box + "/archive?path=d", .body = tar,
+  EXPECT_EQ(ask(daemon_->socket(), {.method = "PUT",
+                                    .path = box + "/archive?path=d",
+                                    .body = tar,
                                     .type = "application/x-tar"})
                 .status,
             200);
@@ -274,8 +278,8 @@ TEST_P(Serve, LeaseEndsTheSandboxWithoutAnybody) {
   serve();
   const std::string box = create({{"lease", 60}});
   EXPECT_TRUE(get(box).json()["lease_ends_ms"].is_number());
-  const ApiAnswer shorter = ask(daemon_->socket(), {.method = "PUT", .path = box + "/lease",
-                                                    .body = R"({"seconds":1})"});
+  const ApiAnswer shorter =
+      ask(daemon_->socket(), {.method = "PUT", .path = box + "/lease", .body = R"({"seconds":1})"});
   EXPECT_EQ(shorter.status, 200) << shorter.body;
   EXPECT_TRUE(eventually(10s, [&] { return get(box).json()["state"] == "ended"; }));
   EXPECT_THAT(get(box).json()["reason"].get<std::string>(), HasSubstr("lease"));
@@ -369,16 +373,16 @@ TEST_P(Serve, EventsTellWhatHappens) {
 
 // A client's frame, with a mask of zeros.
 std::string frame(unsigned char opcode, const std::string& data) {
-  return std::string{static_cast<char>(0x80 | opcode), static_cast<char>(0x80 | data.size()), 0, 0,
-                     0, 0} +
+  return std::string{
+             static_cast<char>(0x80 | opcode), static_cast<char>(0x80 | data.size()), 0, 0, 0, 0} +
          data;
 }
 
 std::string websocket_request(const std::string& path) {
-  return request_text({.path = path,
-                       .headers = {"connection: Upgrade", "upgrade: websocket",
-                                   "sec-websocket-version: 13",
-                                   "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ=="}});
+  return request_text(
+      {.path = path,
+       .headers = {"connection: Upgrade", "upgrade: websocket", "sec-websocket-version: 13",
+                   "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ=="}});
 }
 
 TEST_P(Serve, TerminalIsSpokenToOverAWebSocketAndFoundAgain) {

@@ -1,5 +1,5 @@
-// A client of the server, in pieces: whatever it sends, each request is read or refused, bodies stay
-// within their limits, and after a refusal there is no next request.
+// A client of the server, in pieces: whatever it sends, each request is read or refused, bodies
+// stay within their limits, and after a refusal there is no next request.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -79,8 +79,7 @@ ApiConnection::ApiConnection(const std::string& socket)
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::strncpy(address.sun_path, socket.c_str(), sizeof address.sun_path - 1);
-  connected_ =
-      ::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  connected_ = ::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
 ApiConnection::ApiConnection(int port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -88,8 +87,7 @@ ApiConnection::ApiConnection(int port) : fd_(::socket(AF_INET, SOCK_STREAM | SOC
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
   ::inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
-  connected_ =
-      ::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  connected_ = ::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
 ApiConnection::~ApiConnection() { close(); }
@@ -174,8 +172,7 @@ ApiAnswer ApiConnection::read_answer() {
   return answer;
 }
 
-std::string ApiConnection::read_until(const std::string& text,
-                                      std::chrono::milliseconds patience) {
+std::string ApiConnection::read_until(const std::string& text, std::chrono::milliseconds patience) {
   const auto end = std::chrono::steady_clock::now() + patience;
   while (buffer_.find(text) == std::string::npos && std::chrono::steady_clock::now() < end) {
     pollfd wait{fd_, POLLIN, 0};
@@ -187,8 +184,8 @@ std::string ApiConnection::read_until(const std::string& text,
 }
 
 std::string request_text(const ApiRequest& request) {
-  std::string text = request.method + " " + request.path + " HTTP/1.1\r\nhost: " + request.host +
-                     "\r\n";
+  std::string text =
+      request.method + " " + request.path + " HTTP/1.1\r\nhost: " + request.host + "\r\n";
   for (const std::string& header : request.headers) {
     text += header + "\r\n";
   }
@@ -201,16 +198,14 @@ std::string request_text(const ApiRequest& request) {
 
 ApiAnswer ask(const std::string& socket, const ApiRequest& request) {
   ApiConnection connection(socket);
-  return connection.connected() && connection.send(request_text(request))
-             ? connection.read_answer()
-             : ApiAnswer();
+  return connection.connected() && connection.send(request_text(request)) ? connection.read_answer()
+                                                                          : ApiAnswer();
 }
 
 ApiAnswer ask(int port, const ApiRequest& request) {
   ApiConnection connection(port);
-  return connection.connected() && connection.send(request_text(request))
-             ? connection.read_answer()
-             : ApiAnswer();
+  return connection.connected() && connection.send(request_text(request)) ? connection.read_answer()
+                                                                          : ApiAnswer();
 }
 
 }  // namespace carrel::test
