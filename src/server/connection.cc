@@ -20,7 +20,7 @@ Status read_input(const Route& route, Request& request) {
   for (const auto& [name, value] : request.query) {
     const bool known =
         std::any_of(route.parameters.begin(), route.parameters.end(),
-                    [&name = name](const Parameter& one) { return one.name == name; });
+                    [&wanted = name](const Parameter& one) { return one.name == wanted; });
     if (!known) {
       return Error{Code::kInvalid, 0, "the query has no '" + name + "'", {}};
     }
