@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "guest/maker.h"
 #include "guest/network.h"
 #include "guest/runtime.h"
 
@@ -16,8 +17,9 @@ namespace {
 
 // Sockets, also of other families and such as are on their way through a socket; connections that
 // ended leave their packets in the counters.
-constexpr const char* kTables[] = {"sockstat", "sockstat6", "unix",  "snmp",       "snmp6",   "netstat",
-                                   "dev",      "route",     "ipv6_route", "if_inet6", "ip6_flowlabel"};
+constexpr const char* kTables[] = {"sockstat6", "unix",       "snmp",     "snmp6",        "netstat",
+                                   "dev",       "route",      "ipv6_route", "if_inet6",
+                                   "ip6_flowlabel"};
 
 // What it is in a network that is new; empty until the first was made.
 NetworkState g_new;
@@ -37,6 +39,18 @@ bool append(NetworkState& state, const char* table) {
   } while (n > 0);
   close(fd);
   return n == 0 && state.size < sizeof state.text;
+}
+
+// How many sockets there are, of all families. The lines below it have numbers of the whole host.
+bool append_sockets(NetworkState& state) {
+  const std::size_t start = state.size;
+  if (!append(state, "sockstat")) {
+    return false;
+  }
+  const std::string_view first(state.text + start, state.size - start);
+  const std::size_t end = first.find('\n');
+  state.size = end == std::string_view::npos ? start : start + end;
+  return state.size > start;
 }
 
 bool has_ended(int pidfd) {
@@ -61,13 +75,12 @@ void close_descriptor(int& fd) {
 
 bool look_at_network(NetworkState& state) {
   state.size = 0;
+  bool known = append_sockets(state);
   for (const char* table : kTables) {
-    if (!append(state, table)) {
-      state.size = 0;
-      return false;
-    }
+    known = known && append(state, table);
   }
-  return true;
+  state.size = known ? state.size : 0;
+  return known;
 }
 
 void SpareNetworks::let_go(Lent& lent) {
@@ -112,7 +125,7 @@ void SpareNetworks::lend(int pidfd) {
     if (lent_[i].pidfd >= 0) {
       continue;
     }
-    lent_[i].pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 0);
+    lent_[i].pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, kControl + 1);
     if (lent_[i].pidfd >= 0) {
       lent_[i].network = network_;
       network_ = -1;

@@ -17,6 +17,7 @@ namespace carrel::storage {
 //   run/once/ID       a one-shot sandbox; whoever owns it holds a lock on the file
 //   run/box/ID/       a long-lived one: its socket
 //   run/ids/N         as root: which sandbox has the N-th range of user ids
+//   run/one-shots     its time is that of the last one-shot
 class Home {
  public:
   // The directory of CARREL_HOME, or the default for this user; made if it is missing.
