@@ -305,7 +305,7 @@ Error to_error(std::string_view payload) {
   auto refusal = static_cast<protocol::Refusal>(reader.u32());
   int error_number = static_cast<int>(reader.u32() & 0xfff);
   std::string text(reader.text(protocol::kMaxReason));
-  if (!reader.finished()) {
+  if (!reader.finished() || text.empty()) {
     return Error{Code::kGone, 0, "the sandbox's guest sent a malformed answer", {}};
   }
   switch (refusal) {

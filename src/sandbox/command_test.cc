@@ -188,6 +188,8 @@ TEST(ServeCommand, RefusalIsAnErrorOfItsOwnKind) {
   EXPECT_EQ(error_of(refusal(static_cast<Refusal>(99), 0, "t")).code, Code::kSystem);
   const Error error = error_of(refusal(Refusal::kNoShell, ENOENT, "cannot start bash"));
   EXPECT_EQ(error.to_string(), "cannot start bash: No such file or directory");
+  EXPECT_EQ(error_of(refusal(Refusal::kInternal, 0, "")).to_string(),
+            "the sandbox's guest sent a malformed answer");
 }
 
 TEST(ServeCommand, FailedBootNamesTheStep) {
