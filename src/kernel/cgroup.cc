@@ -81,18 +81,32 @@ Result<Cgroup> Cgroup::create(const CgroupLayout& layout, std::string_view id,
   CARREL_TRY(check_name(id));
   CARREL_TRY(check_limits(limits));
   Cgroup cgroup(layout, std::string(id), CgroupOwnership::kOwned);
-  CARREL_TRY(cgroup.make(~0U, limits));
+  CARREL_TRY(cgroup.make(~0U, limits, Existing::kConflict));
+  return cgroup;
+}
+
+Result<Cgroup> Cgroup::take(const CgroupLayout& layout, std::string_view id,
+                            const CgroupLimits& limits) {
+  CARREL_TRY(check_name(id));
+  CARREL_TRY(check_limits(limits));
+  Cgroup cgroup(layout, std::string(id), CgroupOwnership::kOwned);
+  CARREL_TRY(cgroup.make(~0U, limits, Existing::kTaken));
+  if (cgroup.has_processes()) {
+    cgroup.release();
+    return Error{Code::kConflict, 0, "cgroup '" + cgroup.name_ + "' has processes", {}};
+  }
   return cgroup;
 }
 
 // A failure on the way leaves what was made to the destructor, which removes it.
-Status Cgroup::make(std::uint32_t where, const CgroupLimits& limits) {
+Status Cgroup::make(std::uint32_t where, const CgroupLimits& limits, Existing existing) {
   for (std::size_t i = 0; i < layout_->hierarchies.size(); ++i) {
     if ((where & bit(i)) == 0) {
       continue;
     }
     const CgroupHierarchy& at = hierarchy(i);
-    if (::mkdirat(at.home.get(), name_.c_str(), 0755) != 0) {
+    const bool made = ::mkdirat(at.home.get(), name_.c_str(), 0755) == 0;
+    if (!made && (errno != EEXIST || existing == Existing::kConflict)) {
       int reason = errno;
       Error error = system_error(reason, "create cgroup '" + at.directory + "/" + name_ + "'");
       if (reason == EEXIST) {
@@ -177,7 +191,7 @@ Result<Cgroup> Cgroup::subgroup(std::string_view name, const CgroupLimits& limit
   }
 
   Cgroup leaf(*this, std::string(name), CgroupOwnership::kOwned);
-  CARREL_TRY(leaf.make(where, limits));
+  CARREL_TRY(leaf.make(where, limits, Existing::kConflict));
   leaves_.push_back(leaf.name_);
   return leaf;
 }

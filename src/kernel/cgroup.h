@@ -43,6 +43,11 @@ class Cgroup {
   static Result<Cgroup> create(const CgroupLayout& layout, std::string_view id,
                                const CgroupLimits& limits);
 
+  // The same, but a group of that id is taken over where there is one; kConflict only when there
+  // are processes in it. The caller must be the only one who may use that id.
+  static Result<Cgroup> take(const CgroupLayout& layout, std::string_view id,
+                             const CgroupLimits& limits);
+
   // The existing group of that id, wherever it exists; kNotFound where it exists nowhere. Its
   // enforced() is empty: what it was given is not read back.
   static Result<Cgroup> open(const CgroupLayout& layout, std::string_view id,
@@ -98,6 +103,8 @@ class Cgroup {
 
   // Whether there is a process in the group or in a leaf.
   [[nodiscard]] bool populated() const;
+  // The same by one number, which only a group with a process controller has: otherwise it is true.
+  [[nodiscard]] bool has_processes() const;
 
   [[nodiscard]] CgroupUsage usage() const;
 
@@ -105,6 +112,11 @@ class Cgroup {
   // refused at the process limit, in this group and its leaves.
   [[nodiscard]] std::uint64_t oom_kills() const;
   [[nodiscard]] std::uint64_t pids_limit_hits() const;
+
+  // Whether the next processes in it would feel nothing of those that were: none is left, none was
+  // held back for the time it used, and at most `memory_bytes` are still counted. Counts of what
+  // was killed and refused are for the caller to look at.
+  [[nodiscard]] bool is_as_new(std::uint64_t memory_bytes) const;
 
   // A descriptor that poll() finds readable when the memory limit was reached. On v1 an eventfd,
   // readable also when the group is removed; on v2 an inotify on memory.events, readable on every
@@ -124,6 +136,8 @@ class Cgroup {
   Cgroup(const Cgroup& parent, const std::string& leaf, CgroupOwnership ownership);
 
   [[nodiscard]] const CgroupHierarchy& hierarchy(std::size_t index) const;
+  // The hierarchy with that controller, if there is a group of this name in it.
+  [[nodiscard]] std::optional<std::size_t> index_of(Controller controller) const;
   [[nodiscard]] bool exists_in(std::size_t index) const { return (present_ >> index & 1U) != 0; }
   [[nodiscard]] int home(std::size_t index) const { return hierarchy(index).home.get(); }
   [[nodiscard]] const std::string& group(std::size_t index) const;
@@ -134,7 +148,8 @@ class Cgroup {
   [[nodiscard]] std::optional<std::uint64_t> read_counter(std::size_t index,
                                                           std::string_view file) const;
 
-  Status make(std::uint32_t where, const CgroupLimits& limits);
+  enum class Existing { kConflict, kTaken };
+  Status make(std::uint32_t where, const CgroupLimits& limits, Existing existing);
   Status find();
   Status set_frozen(std::string_view v2_value, std::string_view v1_value);
   void kill_members(std::size_t index) const;

@@ -41,12 +41,13 @@ bool Cgroup::populated() const {
   return false;
 }
 
+std::optional<std::size_t> Cgroup::index_of(Controller controller) const {
+  const std::optional<std::size_t> index = layout_->index[static_cast<unsigned>(controller)];
+  return index && exists_in(*index) ? index : std::nullopt;
+}
+
 CgroupUsage Cgroup::usage() const {
   CgroupUsage usage;
-  auto index_of = [this](Controller controller) -> std::optional<std::size_t> {
-    std::optional<std::size_t> index = layout_->index[static_cast<unsigned>(controller)];
-    return index && exists_in(*index) ? index : std::nullopt;
-  };
   if (auto memory = index_of(Controller::kMemory)) {
     bool v2 = hierarchy(*memory).version == CgroupVersion::kV2;
     usage.memory_bytes = read_counter(*memory, v2 ? "memory.current" : "memory.usage_in_bytes");
@@ -85,8 +86,8 @@ std::uint64_t Cgroup::sum_of_leaves(std::size_t index, std::string_view file,
 // for pids.events before Linux 6.11.
 std::uint64_t Cgroup::count_events(Controller controller, std::string_view v1_file,
                                    std::string_view v2_file, std::string_view key) const {
-  std::optional<std::size_t> index = layout_->index[static_cast<unsigned>(controller)];
-  if (!index || !exists_in(*index)) {
+  const std::optional<std::size_t> index = index_of(controller);
+  if (!index) {
     return 0;
   }
   bool v2 = hierarchy(*index).version == CgroupVersion::kV2;
@@ -104,9 +105,30 @@ std::uint64_t Cgroup::pids_limit_hits() const {
   return count_events(Controller::kPids, "pids.events", "pids.events", "max");
 }
 
+bool Cgroup::has_processes() const {
+  const auto pids = index_of(Controller::kPids);
+  return !pids || read_counter(*pids, "pids.current") != std::uint64_t{0};
+}
+
+bool Cgroup::is_as_new(std::uint64_t memory_bytes) const {
+  if (has_processes()) {
+    return false;
+  }
+  if (const auto memory = index_of(Controller::kMemory)) {
+    const bool v2 = hierarchy(*memory).version == CgroupVersion::kV2;
+    const auto counted = read_counter(*memory, v2 ? "memory.current" : "memory.usage_in_bytes");
+    if (!counted || *counted > memory_bytes) {
+      return false;
+    }
+  }
+  const auto cpu = index_of(Controller::kCpu);
+  return !cpu || find_counter(SmallEntry(home(*cpu), name_, "cpu.stat").text(), "nr_throttled")
+                         .value_or(1) == 0;
+}
+
 Result<UniqueFd> Cgroup::oom_event_fd() const {
-  std::optional<std::size_t> index = layout_->index[static_cast<unsigned>(Controller::kMemory)];
-  if (!index || !exists_in(*index)) {
+  const std::optional<std::size_t> index = index_of(Controller::kMemory);
+  if (!index) {
     return no_memory_controller(name_);
   }
   bool v2 = hierarchy(*index).version == CgroupVersion::kV2;

@@ -126,6 +126,52 @@ TEST_F(CgroupTest, SecondGroupOfTheSameIdIsAConflict) {
   EXPECT_TRUE(exists_anywhere(layout_.get(), "twice"));
 }
 
+TEST_F(CgroupTest, GroupThatIsThereCanBeTakenOverUnlessSomebodyIsInIt) {
+  CgroupLimits limits;
+  limits.pids = 7;
+  limits.memory_bytes = 64U << 20;
+  {
+    Cgroup first = make("again");
+    EXPECT_TRUE(first.is_as_new(16U << 20));
+    first.release();
+  }
+  auto taken = Cgroup::take(layout_.get(), "again", limits);
+  ASSERT_TRUE(taken.ok()) << taken.error().to_string();
+  EXPECT_NE(taken->enforced().pids, CgroupSource::kNone);
+  const pid_t pid = spawn_in(taken.value(), [] { return ::pause(); });
+  EXPECT_TRUE(taken->has_processes());
+  EXPECT_FALSE(taken->is_as_new(16U << 20));
+  const auto second = Cgroup::take(layout_.get(), "again", limits);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, Code::kConflict);
+  EXPECT_TRUE(taken->populated()) << "whoever was refused has left it as it is";
+  EXPECT_TRUE(taken->remove().ok());
+  wait_for(pid);
+}
+
+TEST_F(CgroupTest, GroupToWhichMuchIsStillCountedIsNotAsNew) {
+  const UniqueFd file(::open("/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  ASSERT_TRUE(file.valid());
+  Cgroup cgroup = make("reader");
+  if (!cgroup.usage().memory_bytes.has_value()) {
+    GTEST_SKIP() << "this host has no memory controller";
+  }
+  const pid_t pid = spawn_in(cgroup, [&] {
+    const std::vector<char> piece(1U << 20, 'x');
+    for (int i = 0; i < 24; ++i) {
+      if (::write(file.get(), piece.data(), piece.size()) < 0) {
+        return 1;
+      }
+    }
+    return 0;
+  });
+  EXPECT_EQ(wait_for(pid), 0);
+  EXPECT_FALSE(cgroup.has_processes());
+  EXPECT_FALSE(cgroup.is_as_new(8U << 20));
+  EXPECT_TRUE(cgroup.is_as_new(256U << 20));
+  EXPECT_TRUE(cgroup.remove().ok());
+}
+
 TEST_F(CgroupTest, FailedCreationLeavesNothing) {
   const CgroupHierarchy& last = layout_->hierarchies().back();
   ASSERT_EQ(::mkdirat(last.home.get(), directory("half").c_str(), 0755), 0);

@@ -174,19 +174,44 @@ Result<std::uint32_t> Home::claim_ids(const std::string& id, std::uint32_t limit
                "remove sandboxes that are not needed"};
 }
 
+std::optional<std::uint32_t> Home::claim_ids_between(const std::string& id, std::uint32_t first,
+                                                     std::uint32_t last) {
+  for (std::uint32_t number = first; number <= last; ++number) {
+    if (::symlinkat(id.c_str(), ids_.get(), std::to_string(number).c_str()) == 0) {
+      return number;
+    }
+  }
+  return std::nullopt;
+}
+
 void Home::release_ids(const std::string& id, std::uint32_t number) {
-  const std::string name = std::to_string(number);
-  std::array<char, 64> target{};
-  ssize_t n = ::readlinkat(ids_.get(), name.c_str(), target.data(), target.size());
-  if (n > 0 && std::string(target.data(), static_cast<std::size_t>(n)) == id) {
-    ::unlinkat(ids_.get(), name.c_str(), 0);
+  if (owner_of(number) == id) {
+    ::unlinkat(ids_.get(), std::to_string(number).c_str(), 0);
   }
 }
 
 void Home::release_ids_of(const std::string& id) {
+  for (const std::uint32_t number : ids_of(id)) {
+    release_ids(id, number);
+  }
+}
+
+std::vector<std::uint32_t> Home::ids_of(const std::string& id) const {
+  std::vector<std::uint32_t> numbers;
   (void)each_visible_entry_at(ids_.get(), ".", [&](const dirent& entry) {
-    release_ids(id, static_cast<std::uint32_t>(std::strtoul(entry.d_name, nullptr, 10)));
+    const auto number = static_cast<std::uint32_t>(std::strtoul(entry.d_name, nullptr, 10));
+    if (owner_of(number) == id) {
+      numbers.push_back(number);
+    }
   });
+  return numbers;
+}
+
+std::string Home::owner_of(std::uint32_t number) const {
+  std::array<char, 64> target{};
+  const ssize_t n = ::readlinkat(ids_.get(), std::to_string(number).c_str(), target.data(),
+                                 target.size());
+  return n > 0 ? std::string(target.data(), static_cast<std::size_t>(n)) : std::string();
 }
 
 std::string random_hex(std::size_t count) {

@@ -17,6 +17,7 @@ namespace carrel::storage {
 //   run/once/ID       a one-shot sandbox; whoever owns it holds a lock on the file
 //   run/box/ID/       a long-lived one: its socket
 //   run/ids/N         as root: which sandbox has the N-th range of user ids
+//   run/places        as root: there may be control groups that one-shots left for the next ones
 //   run/one-shots     its time is that of the last one-shot
 class Home {
  public:
@@ -42,10 +43,16 @@ class Home {
 
   // Root only: takes a free number below `limit` for the sandbox.
   Result<std::uint32_t> claim_ids(const std::string& id, std::uint32_t limit);
+  // The first free one of those from `first` to `last`; nothing when each is taken.
+  std::optional<std::uint32_t> claim_ids_between(const std::string& id, std::uint32_t first,
+                                                 std::uint32_t last);
   void release_ids(const std::string& id, std::uint32_t number);
   void release_ids_of(const std::string& id);
+  [[nodiscard]] std::vector<std::uint32_t> ids_of(const std::string& id) const;
 
  private:
+  [[nodiscard]] std::string owner_of(std::uint32_t number) const;
+
   std::string path_;
   std::string label_;
   UniqueFd directory_;

@@ -358,6 +358,18 @@ TEST_F(HomeTest, AllRangesOfASandboxAreGivenBack) {
   EXPECT_FALSE(home.claim_ids(make_id(), 3).ok());
 }
 
+TEST_F(HomeTest, FirstFreeRangeOfSomeIsTakenOrNone) {
+  Home home = open_home();
+  const std::string id = make_id();
+  EXPECT_EQ(home.claim_ids_between(id, 5, 6), 5U);
+  EXPECT_EQ(home.claim_ids_between(make_id(), 5, 6), 6U);
+  EXPECT_FALSE(home.claim_ids_between(make_id(), 5, 6).has_value());
+  EXPECT_EQ(home.ids_of(id), std::vector<std::uint32_t>{5});
+  home.release_ids(id, 5);
+  EXPECT_EQ(home.claim_ids_between(make_id(), 5, 6), 5U);
+  EXPECT_TRUE(home.ids_of(id).empty());
+}
+
 TEST(MakeId, IsAUuidOfVersionFour) {
   for (int i = 0; i < 200; ++i) {
     EXPECT_THAT(make_id(), MatchesRegex("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-"

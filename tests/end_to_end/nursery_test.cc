@@ -1,10 +1,14 @@
 // One-shot sandboxes whose first process comes from the keeper's nursery.
+#include <sys/stat.h>
+
 #include <csignal>
 #include <filesystem>
+#include <set>
 #include <thread>
 
 #include "support/box.h"
 #include "support/fixture.h"
+#include "support/host.h"
 #include "support/nursery.h"
 
 namespace carrel::test {
@@ -66,14 +70,17 @@ TEST_P(Nursery, EverySandboxHasItsOwnIdentityAndNamespaces) {
 
 TEST_P(Nursery, AsRootEverySandboxHasItsOwnIds) {
   auto first = guest("true");
-  const std::string ids = status_field(lent_process(), "Uid");
-  first->write("go\n");
-  first->wait(seconds(20));
   auto second = guest("true");
+  std::set<std::string> ids;
+  for (const pid_t one : lent_processes()) {
+    ids.insert(status_field(one, "Uid"));
+  }
   // An ordinary user has one id for all of his sandboxes.
-  EXPECT_EQ(status_field(lent_process(), "Uid") == ids, !as_root());
-  EXPECT_EQ(std::atoi(ids.c_str()) == static_cast<int>(Place::user_id()), !as_root());
-  EXPECT_NE(std::atoi(ids.c_str()), 0);
+  EXPECT_EQ(ids.size(), as_root() ? 2U : 1U);
+  for (const std::string& id : ids) {
+    EXPECT_EQ(std::atoi(id.c_str()) == static_cast<int>(Place::user_id()), !as_root());
+    EXPECT_NE(std::atoi(id.c_str()), 0);
+  }
 }
 
 TEST_P(Nursery, NobodyHearsTheNetworkOfTheSandboxBefore) {
@@ -227,6 +234,125 @@ TEST_P(OneShotsInARow, ThoseThatANurseryCannotServeStartNone) {
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_TRUE(nothing_runs(seconds(0)));
+}
+
+// Groups that a one-shot of root leaves for the next: see places.h.
+class Places : public CarrelTest {
+ protected:
+  void SetUp() override {
+    CarrelTest::SetUp();
+    if (IsSkipped()) {
+      return;
+    }
+    box_ = std::make_unique<Box>(GetParam());
+    ASSERT_NE(wait_for_nursery(GetParam()), 0) << "the keeper has no nursery";
+    if (GetParam() == As::kUser) {
+      GTEST_SKIP() << "an ordinary user has no ranges of ids, and so no places";
+    }
+    ASSERT_FALSE(v1_mount("memory").empty() && v1_mount("pids").empty() && group_mounts().empty());
+  }
+
+  static std::vector<std::string> kept() {
+    std::vector<std::string> found = groups_of(place().label(GetParam()));
+    std::erase_if(found, [](const std::string& group) {
+      return group.find("-place-") == std::string::npos;
+    });
+    return found;
+  }
+  // What the kernel made of it: another group of the same name has another number.
+  static std::vector<ino_t> numbers() {
+    std::vector<ino_t> found;
+    for (const std::string& group : kept()) {
+      struct stat info{};
+      found.push_back(::stat(group.c_str(), &info) == 0 ? info.st_ino : 0);
+    }
+    return found;
+  }
+
+  std::unique_ptr<Box> box_;
+};
+CARREL_AS_BOTH(Places);
+
+TEST_P(Places, TheNextOneHasTheGroupsOfTheLast) {
+  EXPECT_EQ(bash("true").status, 0);
+  const std::vector<ino_t> first = numbers();
+  EXPECT_FALSE(first.empty());
+  EXPECT_EQ(bash("true").status, 0);
+  EXPECT_EQ(numbers(), first);
+}
+
+TEST_P(Places, LimitsAreThoseOfEachOne) {
+  EXPECT_EQ(bash("true").status, 0);
+  EXPECT_FALSE(kept().empty());
+  const char* use = "b = bytearray(100 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1";
+  EXPECT_EQ(carrel({"run", "--memory", "64m", "--", "python3", "-c", use}).status, 137);
+  EXPECT_EQ(carrel({"run", "--memory", "256m", "--", "python3", "-c", use}).status, 0);
+  EXPECT_EQ(carrel({"run", "--memory", "64m", "--", "python3", "-c", use}).status, 137);
+  const Run small = carrel({"run", "--cpus", "0.01", "--", "true"});
+  EXPECT_EQ(small.status, 0) << small.err;
+  EXPECT_EQ(carrel({"run", "--memory", "256m", "--", "python3", "-c", use}).status, 0);
+}
+
+TEST_P(Places, WhatALimitWasFeltInIsNotLeft) {
+  EXPECT_EQ(bash("true").status, 0);
+  EXPECT_FALSE(kept().empty());
+  const Run many = carrel({"run", "--pids", "5", "--json", "--", "bash", "-c",
+                           "for i in 1 2 3 4 5 6 7 8 9; do sleep 1 & done; wait"});
+  EXPECT_NE(many.out.find("the limit of 5 processes"), std::string::npos) << many.out;
+  EXPECT_TRUE(kept().empty());
+  const Run after = carrel({"run", "--json", "--", "true"});
+  EXPECT_EQ(after.out.find("processes was reached"), std::string::npos) << after.out;
+}
+
+TEST_P(Places, SeveralAtOnceHaveOneEach) {
+  std::vector<std::unique_ptr<Process>> rooms;
+  for (int i = 0; i < 3; ++i) {
+    rooms.push_back(std::make_unique<Process>(
+        launch({"run", "--", "bash", "-c", "echo up; read -r line"})));
+    ASSERT_TRUE(rooms.back()->wait_for_output("up\n", seconds(20))) << rooms.back()->err();
+  }
+  for (const std::string& group : kept()) {
+    EXPECT_FALSE(is_idle_place(group)) << group;
+  }
+  for (auto& room : rooms) {
+    room->write("go\n");
+    EXPECT_EQ(room->wait(seconds(20)).status, 0);
+  }
+  EXPECT_FALSE(kept().empty());
+}
+
+TEST_P(Places, GoWithTheKeeper) {
+  EXPECT_EQ(bash("true").status, 0);
+  EXPECT_FALSE(kept().empty());
+  EXPECT_EQ(box_->remove().status, 0);
+  std::filesystem::last_write_time(place().home(GetParam()) + "/run/one-shots",
+                                   std::filesystem::file_time_type::clock::now() - seconds(11));
+  EXPECT_TRUE(eventually(seconds(20), [] { return kept().empty(); }));
+}
+
+TEST_P(Places, OfAKilledKeeperGoWithTheNextCommand) {
+  EXPECT_EQ(bash("true").status, 0);
+  EXPECT_FALSE(kept().empty());
+  const std::string keeper = status_field(nursery(), "PPid");
+  ASSERT_EQ(::kill(static_cast<pid_t>(std::atoi(keeper.c_str())), SIGKILL), 0);
+  EXPECT_TRUE(eventually(seconds(5), [&] { return nursery() == 0; }));
+  EXPECT_EQ(bash("true").status, 0);
+  EXPECT_TRUE(kept().empty());
+}
+
+TEST_P(Places, OneOfAKilledCommandIsSweptAndUsedAgain) {
+  EXPECT_EQ(bash("true").status, 0);
+  const std::vector<ino_t> first = numbers();
+  Process room(launch({"run", "--", "bash", "-c", "(setsid sleep 600 &); echo up; read -r line"}));
+  ASSERT_TRUE(room.wait_for_output("up\n", seconds(20))) << room.err();
+  room.send(SIGKILL);
+  EXPECT_TRUE(eventually(seconds(5), [] { return lent_process() == 0; }));
+  EXPECT_EQ(bash("true").status, 0);  // it sweeps, and has a place of its own
+  for (const std::string& group : kept()) {
+    EXPECT_TRUE(is_idle_place(group)) << group;
+  }
+  EXPECT_EQ(bash("true").status, 0);
+  EXPECT_NE(numbers(), first);
 }
 
 }  // namespace

@@ -192,6 +192,11 @@ void remove_groups(const std::string& label) {
   }
 }
 
+bool is_idle_place(const std::string& group) {
+  return group.find("-place-") != std::string::npos &&
+         read_text(group + "/cgroup.procs").value_or("?").empty();
+}
+
 unsigned long number_from(const char* variable, unsigned long otherwise) {
   const char* text = std::getenv(variable);
   return text == nullptr ? otherwise : std::strtoul(text, nullptr, 10);

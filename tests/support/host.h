@@ -47,6 +47,8 @@ std::string v1_mount(const std::string& controller);
 std::vector<std::string> groups_of(const std::string& label);
 // Removes them, innermost first, and everything else that is named after the installation.
 void remove_groups(const std::string& label);
+// One that a one-shot left for the next, with nobody in it.
+bool is_idle_place(const std::string& group);
 
 // A number from the environment, for a test that can be made longer.
 unsigned long number_from(const char* variable, unsigned long otherwise);

@@ -50,13 +50,16 @@ Leftovers Leftovers::snapshot() {
   std::error_code ignored;
   for (As as : {As::kRoot, As::kUser}) {
     for (const std::string& group : groups_of(place().label(as))) {
-      result.found_.insert("group " + group);
+      if (!is_idle_place(group)) {
+        result.found_.insert("group " + group);
+      }
     }
     walk(place().home(as) + "/run", [&](const fs::directory_entry& entry) {
       // The directories right below are part of the home; what is in them is somebody's.
       const fs::path relative = entry.path().lexically_relative(place().home(as) + "/run");
       const bool keepers = relative.string().starts_with("keeper") || relative == "nursery" ||
-                           relative == "one-shots" || relative == "serve.lock" ||
+                           relative == "one-shots" || relative == "places" ||
+                           relative == "serve.lock" ||
                            relative.string().starts_with("egress");
       if (!keepers && (!entry.is_directory(ignored) || relative.has_parent_path())) {
         result.found_.insert("file " + entry.path().string());

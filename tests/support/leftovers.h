@@ -11,7 +11,7 @@ namespace carrel::test {
 
 // What a sandbox could leave on the host, of the place of this test: processes below the test,
 // control groups of the two installations, files in CARREL_HOME/run and TMPDIR, mounts. The keeper
-// of an installation is no leftover.
+// of an installation is no leftover, nor is an empty group that waits for the next one-shot.
 class Leftovers {
  public:
   static Leftovers snapshot();

@@ -27,15 +27,21 @@ pid_t wait_for_nursery(As as) {
   return found;
 }
 
-pid_t lent_process() {
+std::vector<pid_t> lent_processes() {
+  std::vector<pid_t> found;
   const pid_t parent = nursery();
   for (const HostProcess& process : descendants()) {
     if (parent != 0 && process.parent == parent && !is_nursery(process) &&
         status_field(process.pid, "NSpid").ends_with("\t1")) {
-      return process.pid;
+      found.push_back(process.pid);
     }
   }
-  return 0;
+  return found;
+}
+
+pid_t lent_process() {
+  const std::vector<pid_t> found = lent_processes();
+  return found.empty() ? 0 : found.front();
 }
 
 }  // namespace carrel::test

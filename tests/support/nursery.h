@@ -2,6 +2,8 @@
 
 #include <sys/types.h>
 
+#include <vector>
+
 #include "support/process.h"
 
 namespace carrel::test {
@@ -10,7 +12,8 @@ namespace carrel::test {
 pid_t wait_for_nursery(As as);
 // The nursery that lives, or 0.
 pid_t nursery();
-// The first process of a sandbox that came from a nursery, or 0.
+// The first processes of sandboxes that came from a nursery; of one of them, or 0.
+std::vector<pid_t> lent_processes();
 pid_t lent_process();
 
 }  // namespace carrel::test

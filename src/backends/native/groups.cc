@@ -21,6 +21,22 @@ kernel::CgroupLimits workload_limits(const policy::Limits& limits, std::uint64_t
   return result;
 }
 
+Result<SandboxGroups> enter(kernel::Cgroup box, Placing placing) {
+  SandboxGroups groups;
+  groups.enforced = box.enforced();
+  CARREL_ASSIGN(groups.join, box.join_fds());
+  groups.box.emplace(std::move(box));
+  if (placing == Placing::kAtBirth) {
+    groups.clone_into = groups.box->clone_into_fd();
+    return groups;
+  }
+  CARREL_ASSIGN(UniqueFd procs, groups.box->procs_fd());
+  if (procs.valid()) {
+    groups.join.push_back(std::move(procs));
+  }
+  return groups;
+}
+
 }  // namespace
 
 void SandboxGroups::release() {
@@ -41,18 +57,7 @@ Result<SandboxGroups> make_groups(const kernel::CgroupLayout& layout, const std:
   if (lifetime == Lifetime::kOneShot) {
     CARREL_ASSIGN(kernel::Cgroup box,
                   kernel::Cgroup::create(layout, id, workload_limits(limits, kOwnProcesses)));
-    groups.enforced = box.enforced();
-    CARREL_ASSIGN(groups.join, box.join_fds());
-    groups.box.emplace(std::move(box));
-    if (placing == Placing::kAtBirth) {
-      groups.clone_into = groups.box->clone_into_fd();
-    } else {
-      CARREL_ASSIGN(UniqueFd procs, groups.box->procs_fd());
-      if (procs.valid()) {
-        groups.join.push_back(std::move(procs));
-      }
-    }
-    return groups;
+    return enter(std::move(box), placing);
   }
   CARREL_ASSIGN(kernel::Cgroup box, kernel::Cgroup::create(layout, id, {}));
   groups.box.emplace(std::move(box));
@@ -72,6 +77,16 @@ Result<SandboxGroups> make_groups(const kernel::CgroupLayout& layout, const std:
     groups.work_join.push_back(std::move(procs));
   }
   return groups;
+}
+
+Result<SandboxGroups> take_groups(const kernel::CgroupLayout& layout, const std::string& place,
+                                  const policy::Limits& limits, Placing placing) {
+  if (layout.hierarchies().empty()) {
+    return SandboxGroups();
+  }
+  CARREL_ASSIGN(kernel::Cgroup box,
+                kernel::Cgroup::take(layout, place, workload_limits(limits, kOwnProcesses)));
+  return enter(std::move(box), placing);
 }
 
 }  // namespace carrel::native

@@ -21,6 +21,7 @@
 #include "backends/native/keeper_client.h"
 #include "backends/native/keeper_visit.h"
 #include "backends/native/nursery.h"
+#include "backends/native/places.h"
 #include "backends/native/readiness.h"
 #include "backends/native/remains.h"
 #include "backends/native/scope.h"
@@ -206,6 +207,7 @@ class Keeper {
     }
     nursery_.reset();
     unlink_nursery(run_.get());
+    sweep_places(home_);
     note_keepers_scope(home_, {});
     return true;
   }

@@ -22,6 +22,7 @@
 #include "backends/native/logout.h"
 #include "backends/native/mounts.h"
 #include "backends/native/network.h"
+#include "backends/native/places.h"
 #include "backends/native/scope.h"
 #include "base/files.h"
 #include "egress/registration.h"
@@ -247,7 +248,7 @@ Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& s
 }
 
 Launch::Launch(storage::Home& home, LaunchRequest request)
-    : home_(&home), request_(std::move(request)) {}
+    : home_(&home), request_(std::move(request)), id_range_(request_.id_range) {}
 
 Launch::Launch(Launch&& other) noexcept
     : home_(other.home_),
@@ -275,7 +276,7 @@ Launch::~Launch() {
   if (lent_.has_value()) {
     end_process(lent_->pidfd.get());
   }
-  if (id_range_.has_value()) {
+  if (id_range_.has_value() && !request_.id_range.has_value()) {
     home_->release_ids_of(request_.id);
   }
 }
@@ -447,6 +448,11 @@ Status clean_up(storage::Home& home, const kernel::CgroupLayout& cgroups, const 
     result = group.value().remove();
   } else if (group.error().code != Code::kNotFound) {
     result = group.error();
+  }
+  for (const std::uint32_t range : home.ids_of(id)) {
+    if (auto place = kernel::Cgroup::open(cgroups, place_name(range)); place.ok() && result.ok()) {
+      result = place.value().remove();
+    }
   }
   home.release_ids_of(id);
   egress::remove_registration(home, id);

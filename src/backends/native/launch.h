@@ -41,6 +41,8 @@ struct LaunchRequest {
   UniqueFd listener;          // kLongLived: the bound socket that the guest will listen on
   std::uint64_t lease_ms = 0;
   std::vector<GivenTree> trees;  // one for each mount of the spec, and others
+  // As root, if the caller has claimed one for it, who then also gives it back if this fails.
+  std::optional<std::uint32_t> id_range;
 };
 
 // The host as far as sandboxes depend on it; looked at once for many launches.

@@ -10,8 +10,10 @@
 #include <string_view>
 #include <utility>
 
+#include "backends/native/keeper_client.h"
 #include "backends/native/launch.h"
 #include "backends/native/network.h"
+#include "backends/native/places.h"
 #include "backends/native/remains.h"
 #include "backends/native/scope.h"
 #include "base/files.h"
@@ -40,6 +42,15 @@ std::uint64_t add_group_facts(const kernel::Cgroup& group, sandbox::ExecResult& 
   result.oom_killed = result.oom_killed || group.oom_kills() > 0;
   result.process_limit = result.process_limit || group.pids_limit_hits() > 0;
   return result.oom_killed ? group.usage().memory_peak_bytes.value_or(0) : 0;
+}
+
+// The groups of a place may stay for the next one, where somebody lent the first process: then there
+// is somebody who removes them at last.
+bool leaves_place(const Launched& box, const policy::Limits& limits,
+                  const Result<sandbox::ExecResult>& result) {
+  return box.pid == 0 && is_place_name(box.groups.box->name()) && result.ok() &&
+         !result.value().oom_killed && !result.value().process_limit &&
+         may_stay(*box.groups.box, limits);
 }
 
 // A limit that ended or hindered the command is part of its result, and an event.
@@ -123,6 +134,7 @@ class OneShots::Making {
     }
     if (::geteuid() == 0) {
       CARREL_ASSIGN(mark_, leave_mark(*all_->home_, id_, spec_.cgroup_parent));
+      request.id_range = range_ = claim_place(*all_->home_, id_);
     }
     SandboxGroups groups;
     if (placing == Placing::kAtBirth) {
@@ -145,6 +157,12 @@ class OneShots::Making {
     CARREL_TRY(look_at_host());
     if (!mark_.valid() && !host_->cgroups.hierarchies().empty()) {
       CARREL_ASSIGN(mark_, leave_mark(*all_->home_, id_, host_->cgroups.parent()));
+    }
+    if (range_.has_value() && spec_.cgroup_parent.empty()) {
+      auto taken = take_groups(host_->cgroups, place_name(*range_), spec_.limits, placing);
+      if (taken.ok() || taken.error().code != Code::kConflict) {
+        return taken;
+      }
     }
     return make_groups(host_->cgroups, id_, spec_.limits, Lifetime::kOneShot, placing);
   }
@@ -183,8 +201,15 @@ class OneShots::Making {
   const std::vector<GivenTree>* trees_;
   KeepersScope keepers_;
   UniqueFd mark_;
+  std::optional<std::uint32_t> range_;     // of a place
   std::shared_ptr<const HostSetup> host_;  // the sandbox's groups refer to it
 };
+
+OneShots::~OneShots() {
+  if (left_place_ && !keeper_is_alive(*home_)) {
+    sweep_places(*home_);
+  }
+}
 
 std::shared_ptr<const HostSetup> OneShots::seen_host() {
   const std::lock_guard lock(mutex_);
@@ -217,12 +242,14 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
   auto making = std::make_unique<Making>(*this, id, job, KeepersScope::kUse);
   auto launched = making->make();
   if (!launched.ok() && making->in_keepers_scope()) {  // it may just have ended
+    home.release_ids_of(id);
     home.release_once(id);
     making = std::make_unique<Making>(*this, id, job, KeepersScope::kLeave);
     launched = making->make();
   }
   sweep();  // while the guest builds its room
   if (!launched.ok()) {
+    home.release_ids_of(id);
     forget(home, job.spec, id);
     return launched.error();
   }
@@ -240,9 +267,12 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
       result.error().message = "the sandbox ended: out of memory";
       result.error().code = Code::kResource;
     }
-    Status removed = box.groups.box->remove();
-    if (!removed.ok()) {
-      return removed.error();
+    if (leaves_place(box, job.spec.limits, result)) {
+      box.groups.box->release();
+      note_place(home);
+      left_place_ = true;
+    } else {
+      CARREL_TRY(box.groups.box->remove());
     }
   }
   if (result.ok()) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -36,6 +37,9 @@ class OneShots {
  public:
   explicit OneShots(storage::Home& home, Lender* lender = nullptr)
       : home_(&home), lender_(lender) {}
+  OneShots(const OneShots&) = delete;
+  OneShots& operator=(const OneShots&) = delete;
+  ~OneShots();
 
   Result<sandbox::ExecResult> run(const OneShot& job, const sandbox::CommandIo& io,
                                   const EnforcementListener& listener = {});
@@ -54,6 +58,7 @@ class OneShots {
   std::shared_ptr<const HostSetup> host_;
   Clock::time_point host_seen_;
   Clock::time_point swept_;
+  std::atomic<bool> left_place_ = false;
 };
 
 }  // namespace carrel::native

@@ -10,6 +10,7 @@
 
 #include "backends/native/keeper_client.h"
 #include "backends/native/launch.h"
+#include "backends/native/places.h"
 #include "backends/native/strays.h"
 #include "base/files.h"
 #include "policy/spec_json.h"
@@ -226,6 +227,7 @@ void sweep_quickly(storage::Home& home) {
   if (keeper_is_alive(home)) {
     return;
   }
+  sweep_noted_places(home);
   sweep_each_box(home, Sweeper::kCommand);
 }
 

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/native/places.h"
 #include "base/files.h"
 #include "base/unique_fd.h"
 #include "storage/events.h"
@@ -40,7 +41,7 @@ void sweep_groups(const storage::Home& home) {
     return;
   }
   for (const std::string& id : kernel::list_cgroups(layout.value())) {
-    if (has_mark(home, id)) {
+    if (has_mark(home, id) || is_place_name(id)) {
       continue;
     }
     if (auto group = kernel::Cgroup::open(layout.value(), id); group.ok()) {
@@ -126,6 +127,7 @@ Result<kernel::CgroupLayout> find_groups(const storage::Home& home, const std::s
 void sweep_strays(storage::Home& home) {
   sweep_groups(home);
   sweep_ids(home);
+  sweep_places(home);
   struct stat info{};
   if (::fstatat(home.directory(), "state.db", &info, AT_SYMLINK_NOFOLLOW) == 0) {
     sweep_rows(home);

@@ -40,8 +40,7 @@ class Collector {
           entry(std::move(walked.entries[part.first]));
           break;
         case WalkedDirectory::Part::Kind::kDirectory:
-          CARREL_TRY(directory(*walked.directories[part.first]));
-          walked.directories[part.first].reset();
+          CARREL_TRY(directory(walked.directories[part.first]));
           break;
       }
     }

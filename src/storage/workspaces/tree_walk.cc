@@ -91,8 +91,8 @@ void TreeWalk::work() {
     lock.lock();
     --busy_;
     if (looked.ok() && failure_.ok()) {
-      for (const auto& below : directory->directories) {
-        waiting_.push_back(below.get());
+      for (WalkedDirectory& below : directory->directories) {
+        waiting_.push_back(&below);
       }
     } else {
       waiting_.clear();
@@ -185,18 +185,17 @@ Status TreeWalk::look_at(int fd, WalkedDirectory& in, const char* name,
     return too_much("more than " + std::to_string(kMaxTreeEntries) + " files", join(in.path, name));
   }
   if (type == S_IFDIR && info.st_dev == device_) {
-    auto below = std::make_unique<WalkedDirectory>();
-    below->path = join(in.path, name);
-    below->depth = in.depth + 1;
-    if (before != nullptr && before->kind == EntryKind::kDirectory) {
-      below->record = record;
-    }
-    below->certain = certain;
-    found.path = below->path;
-    below->self = std::move(found);
     const auto place = static_cast<std::uint32_t>(in.directories.size());
     in.parts.push_back({Part::Kind::kDirectory, place, place + 1});
-    in.directories.push_back(std::move(below));
+    WalkedDirectory& below = in.directories.emplace_back();
+    below.path = join(in.path, name);
+    below.depth = in.depth + 1;
+    if (before != nullptr && before->kind == EntryKind::kDirectory) {
+      below.record = record;
+    }
+    below.certain = certain;
+    found.path = below.path;
+    below.self = std::move(found);
     return {};
   }
   if (type == S_IFREG || type == S_IFLNK || type == S_IFIFO || hides) {

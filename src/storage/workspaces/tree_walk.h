@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -32,7 +31,7 @@ struct WalkedDirectory {
   ScannedEntry self;
   std::vector<Part> parts;  // in order
   std::vector<ScannedEntry> entries;
-  std::vector<std::unique_ptr<WalkedDirectory>> directories;
+  std::vector<WalkedDirectory> directories;  // they stay where they are once all of them are here
 };
 
 // Looks at every directory below a top, each in whichever thread is free.
