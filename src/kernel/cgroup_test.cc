@@ -139,6 +139,9 @@ TEST_F(CgroupTest, GroupThatIsThereCanBeTakenOverUnlessSomebodyIsInIt) {
   ASSERT_TRUE(taken.ok()) << taken.error().to_string();
   EXPECT_NE(taken->enforced().pids, CgroupSource::kNone);
   const pid_t pid = spawn_in(taken.value(), [] { return ::pause(); });
+  for (int i = 0; i < 2000 && !taken->has_processes(); ++i) {
+    ::usleep(1000);  // it joins the groups by itself
+  }
   EXPECT_TRUE(taken->has_processes());
   EXPECT_FALSE(taken->is_as_new(16U << 20));
   const auto second = Cgroup::take(layout_.get(), "again", limits);
