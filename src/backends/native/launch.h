@@ -32,6 +32,7 @@ struct Launched {
   SandboxGroups groups;
   std::optional<std::uint32_t> id_range;
   Enforcement enforcement;
+  egress::HandedSockets network;  // of its captive network, if that was made ahead
 };
 
 struct LaunchRequest {
@@ -89,6 +90,7 @@ class Launch {
   storage::Home* home_;
   LaunchRequest request_;
   int into_ = -1;
+  kernel::CaptiveNetwork captive_;  // if it has a way out
   std::optional<MountPlan> mounts_;
   std::vector<PreparedTree> trees_;  // of the request's, in their order
   std::optional<Loan> loan_;

@@ -86,12 +86,23 @@ void forget(storage::Home& home, const policy::Spec& spec, const std::string& id
   home.release_once(id);
 }
 
+using Opening = std::optional<NetworkOpening>;  // nothing: the sandbox has no network
+
+Result<Opening> begin_network(const storage::Home& home, Launched& box, const policy::Spec& spec) {
+  Opening opening;
+  if (has_network(spec)) {
+    CARREL_ASSIGN(opening, NetworkOpening::begin(home, box, spec));
+  }
+  return opening;
+}
+
 // The command, with its network served as long as it runs.
-Result<sandbox::ExecResult> serve(const storage::Home& home, Launched& box, const OneShot& job,
+Result<sandbox::ExecResult> serve(Launched& box, Result<Opening> network, const OneShot& job,
                                   std::string_view start, sandbox::CommandIo io) {
   std::optional<egress::Attendance> attendance;
-  if (has_network(job.spec)) {
-    CARREL_ASSIGN(attendance, open_network(home, box, job.spec));
+  CARREL_ASSIGN(Opening opening, std::move(network));
+  if (opening.has_value()) {
+    CARREL_ASSIGN(attendance, std::move(*opening).finish(box));
     io.aside = attendance->fd();
     io.on_aside = [&] { return attendance->renew(); };
   }
@@ -221,6 +232,8 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
     making = std::make_unique<Making>(*this, id, job, KeepersScope::kLeave);
     launched = making->make();
   }
+  Result<Opening> network = launched.ok() ? begin_network(home, launched.value(), job.spec)
+                                          : Result<Opening>(Opening());
   sweep();  // while the guest builds its room
   if (!launched.ok()) {
     forget(home, job.spec, id);
@@ -230,7 +243,7 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
   if (listener) {
     listener(box.enforcement);
   }
-  Result<sandbox::ExecResult> result = serve(home, box, job, start, io);
+  Result<sandbox::ExecResult> result = serve(box, std::move(network), job, start, io);
   end_sandbox(box);
   std::uint64_t peak = 0;
   if (box.groups.box.has_value()) {
