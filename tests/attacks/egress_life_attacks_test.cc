@@ -215,6 +215,29 @@ TEST_P(EgressLifeAttack, D31_SoDoesThatOfOneWhoseNetworkWasMadeAhead) {
   expect_one_shot_regains_its_network();
 }
 
+// No command is given meanwhile: the keeper does it.
+TEST_P(EgressLifeAttack, D31_TheKeeperBringsTheEgressProcessOfLongLivedSandboxesBack) {
+  const std::string id = create({"--network", "allow=tcp:allowed.test:7000"});
+  auto client = begin(id,
+                      "import time\n"
+                      "address = socket.getaddrinfo('allowed.test', 7000)[0][4][0]\n"
+                      "print('begun', flush=True)\n"
+                      "sys.stdin.readline()\n"
+                      "end = time.time() + 30\n"
+                      "while time.time() < end:\n"
+                      "    attempt('evil', echoes, '11.6.6.6')\n"
+                      "    try:\n"
+                      "        if echoes(address):\n"
+                      "            print('served', flush=True)\n"
+                      "            break\n"
+                      "    except OSError:\n"
+                      "        time.sleep(0.1)\n");
+  kill_egress();
+  client->write("\n");
+  EXPECT_TRUE(client->wait_for_output("served", seconds(30))) << client->out() << client->err();
+  EXPECT_EQ(client->out().find("through evil"), std::string::npos);
+}
+
 // A program that sits on the ports of the network while nobody serves it delays the next process,
 // and does not keep it away.
 TEST_P(EgressLifeAttack, D31_ASandboxThatCannotBeServedNowIsServedLater) {

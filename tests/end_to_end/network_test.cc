@@ -8,7 +8,7 @@
 
 #include "support/box.h"
 #include "support/fixture.h"
-#include "support/internet.h"
+#include "support/networked.h"
 
 namespace carrel::test {
 namespace {
@@ -20,40 +20,11 @@ using testing::IsEmpty;
 using testing::Not;
 
 // Section H: what may leave a sandbox, against an internet of the test's own.
-class Network : public CarrelTest {
+class Network : public NetworkedTest {
  protected:
-  void SetUp() override {
-    if (::geteuid() != 0) {
-      GTEST_SKIP() << "an internet of the test's own takes root";
-    }
-    CarrelTest::SetUp();
-    internet_.emplace(place().work(As::kRoot) + "/internet");
-  }
-  void TearDown() override {
-    if (internet_.has_value()) {
-      internet_.reset();
-      CarrelTest::TearDown();
-    }
-  }
-
-  // Python that fetches a URL and prints what came, or what went wrong.
-  [[nodiscard]] std::string fetching(const std::string& url) const {
-    return "import ssl, urllib.request\n"
-           "context = ssl.create_default_context(cadata='''" +
-           internet_->authority_certificate() +
-           "''')\n"
-           "try:\n"
-           "    print(urllib.request.urlopen('" + url +
-           "', timeout=10, context=context).read().decode())\n"
-           "except Exception as error:\n"
-           "    text = error.read().decode() if hasattr(error, 'read') else ''\n"
-           "    print('failed:', error, text)\n";
-  }
   [[nodiscard]] Run fetch(const std::string& url, const std::string& network) {
     return python(fetching(url), {"--network", network});
   }
-
-  std::optional<Internet> internet_;
 };
 CARREL_AS_BOTH(Network);
 
@@ -212,19 +183,6 @@ TEST_P(Network, ATightenedPolicyEndsWhatItNoLongerAllows) {
   EXPECT_THAT(client.wait(std::chrono::seconds(10)).out, AnyOf(HasSubstr("cut"), HasSubstr("got b''")));
 }
 
-// The processes of the installation that serve networks: the one that works has one above it.
-std::vector<HostProcess> egress_processes() {
-  std::vector<HostProcess> result;
-  for (const HostProcess& process : descendants()) {
-    const std::string words =
-        read_text("/proc/" + std::to_string(process.pid) + "/cmdline").value_or("");
-    if (words.find(std::string("\0egress\0", 8)) != std::string::npos) {
-      result.push_back(process);
-    }
-  }
-  return result;
-}
-
 TEST_P(Network, D31_AWorkerThatDiesIsReplacedAndNamesStayWhatTheyWere) {
   const Box box(GetParam(), {"--network", "allow=tcp:allowed.test:7000"});
   Process client(launch({"exec", box.id(), "--", "python3", "-c",
@@ -243,7 +201,7 @@ TEST_P(Network, D31_AWorkerThatDiesIsReplacedAndNamesStayWhatTheyWere) {
                          "        pass\n"
                          "    time.sleep(0.1)\n"}));
   ASSERT_TRUE(client.wait_for_output("here", std::chrono::seconds(10)));
-  const std::vector<HostProcess> before = egress_processes();
+  const std::vector<HostProcess> before = processes_of("egress");
   ASSERT_EQ(before.size(), 2U);
   const bool first_is_above = before[1].parent == before[0].pid;
   ASSERT_EQ(::kill(before[first_is_above ? 1 : 0].pid, SIGKILL), 0);
@@ -257,8 +215,12 @@ TEST_P(Network, D31_AKilledEgressProcessOpensNothingAndTheNextOneGoesOn) {
   ASSERT_THAT(box.sh(get).out, HasSubstr("hello"));
   Process client(launch({"exec", box.id(), "--", "bash", "-c", "echo here; read; " + get}));
   ASSERT_TRUE(client.wait_for_output("here", std::chrono::seconds(10)));
+  // The keeper would bring them back.
+  const std::vector<HostProcess> keeper = processes_of("keeper");
+  ASSERT_EQ(keeper.size(), 1U);
+  ASSERT_EQ(::kill(keeper[0].pid, SIGSTOP), 0);
   // The one above first, which would start another.
-  std::vector<HostProcess> all = egress_processes();
+  std::vector<HostProcess> all = processes_of("egress");
   ASSERT_EQ(all.size(), 2U);
   if (all[0].parent == all[1].pid) {
     std::swap(all[0], all[1]);
@@ -268,6 +230,7 @@ TEST_P(Network, D31_AKilledEgressProcessOpensNothingAndTheNextOneGoesOn) {
   }
   client.write("\n");
   EXPECT_THAT(client.wait(std::chrono::seconds(20)).out, HasSubstr("failed"));
+  EXPECT_EQ(::kill(keeper[0].pid, SIGCONT), 0);
   EXPECT_THAT(box.sh(get).out, HasSubstr("hello"));
 }
 
