@@ -39,7 +39,8 @@ struct LaunchRequest {
   std::string id;
   policy::Spec spec;
   Lifetime lifetime = Lifetime::kOneShot;
-  UniqueFd listener;          // kLongLived: the bound socket that the guest will listen on
+  UniqueFd listener;          // kLongLived: the bound socket that the guest will listen on; see
+                              // give_listener()
   std::uint64_t lease_ms = 0;
   std::vector<GivenTree> trees;  // one for each mount of the spec, and others
 };
@@ -67,6 +68,8 @@ class Launch {
   // root, which takes it longer than everything else. The lender, if there is one, is asked first.
   static Result<Launch> begin(storage::Home& home, LaunchRequest request, int clone_into,
                               Lender* lender = nullptr);
+  // The bound socket that the guest will listen on, if the request has none.
+  void give_listener(UniqueFd listener) { request_.listener = std::move(listener); }
   // Tells it the rest. A protection that the spec requires and this host cannot give is
   // kUnsupported.
   Result<Launched> finish(const HostSetup& host, SandboxGroups groups);

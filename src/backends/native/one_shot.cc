@@ -127,11 +127,7 @@ class OneShots::Making {
     request.id = id_;
     request.spec = spec_;
     CARREL_ASSIGN(request.trees, duplicate(*trees_));
-    if (has_network(spec_)) {
-      egress::remove_registration(*all_->home_, id_);  // of an attempt that failed
-      CARREL_ASSIGN(request.listener, egress::bind_guest_socket(*all_->home_, id_));
-      CARREL_TRY(add_trust(*all_->home_, id_, spec_, request.trees));
-    }
+    CARREL_TRY(add_trust(*all_->home_, id_, spec_, request.trees));
     if (::geteuid() == 0) {
       CARREL_ASSIGN(mark_, leave_mark(*all_->home_, id_, spec_.cgroup_parent));
     }
@@ -141,6 +137,10 @@ class OneShots::Making {
     }
     CARREL_ASSIGN(Launch launch, Launch::begin(*all_->home_, std::move(request),
                                                groups.clone_into, all_->lender_));
+    if (has_network(spec_)) {  // while the first process gets ready
+      CARREL_ASSIGN(UniqueFd listener, egress::bind_guest_socket(*all_->home_, id_));
+      launch.give_listener(std::move(listener));
+    }
     if (placing == Placing::kLater) {
       CARREL_ASSIGN(groups, find_place(placing));
     }
@@ -228,7 +228,7 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
   auto making = std::make_unique<Making>(*this, id, job, KeepersScope::kUse);
   auto launched = making->make();
   if (!launched.ok() && making->in_keepers_scope()) {  // it may just have ended
-    home.release_once(id);
+    forget(home, job.spec, id);
     making = std::make_unique<Making>(*this, id, job, KeepersScope::kLeave);
     launched = making->make();
   }
