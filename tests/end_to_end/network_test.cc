@@ -65,6 +65,21 @@ TEST_P(Network, R108_MetadataAndPrivateAddressesAreDeniedByNameAndByNumber) {
   EXPECT_THAT(fetch("http://10.1.2.3/", "allow=http:10.1.2.3").out, HasSubstr("hello"));
 }
 
+TEST_P(Network, R111_EachOfSeveralSandboxesHasItsOwnPolicy) {
+  const Box nothing(GetParam());
+  const Box one(GetParam(), {"--network", "allow=allowed.test"});
+  const Box other(GetParam(), {"--network", "allow=a.wild.test"});
+  const std::string code = fetching("https://allowed.test/") + fetching("https://a.wild.test/");
+  const auto answers = [&](const Box& box) {
+    const std::string out = box.sh("python3 - <<'END'\n" + code + "END").out;
+    return std::pair(out.find("hello from allowed.test") != std::string::npos,
+                     out.find("hello from a.wild.test") != std::string::npos);
+  };
+  EXPECT_EQ(answers(nothing), std::pair(false, false));
+  EXPECT_EQ(answers(one), std::pair(true, false));
+  EXPECT_EQ(answers(other), std::pair(false, true));
+}
+
 TEST_P(Network, R113_AnEmptyListAllowsNothing) {
   EXPECT_THAT(fetch("https://allowed.test/", "allow=").out, HasSubstr("failed"));
   EXPECT_THAT(internet_->queries(), IsEmpty());
@@ -133,7 +148,7 @@ TEST_P(Network, R109_LookupsTellNobodyAnything) {
   EXPECT_THAT(internet_->queries(), IsEmpty());
 }
 
-TEST_P(Network, ThePolicyOfARunningSandboxIsChangedAndExplainedAndLogged) {
+TEST_P(Network, R114_ThePolicyOfARunningSandboxIsChangedAndExplainedAndLogged) {
   const Box box(GetParam(), {"--network", "allow=allowed.test"});
   EXPECT_THAT(box.sh("python3 - <<'END'\n" + fetching("https://allowed.test/") + "END").out,
               HasSubstr("hello"));
