@@ -53,6 +53,14 @@ class EgressLifeAttack : public EgressAttack {
                                                   "/fd");
     return std::distance(all, std::filesystem::directory_iterator());
   }
+  // For the next one-shot, by the nursery of a keeper that is there.
+  void have_network_made_ahead() {
+    ASSERT_NE(wait_for_nursery(GetParam()), 0);
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_EQ(carrel({"run", "--network", "allow=tcp:allowed.test:7000", "--", "true"}).status, 0);
+      std::this_thread::sleep_for(milliseconds(100));
+    }
+  }
   // Nothing else of the program runs meanwhile: the command that waits for the sandbox does it.
   void expect_one_shot_regains_its_network() {
     Process one(launch({"run", "--network", "allow=tcp:allowed.test:7000", "--", "python3", "-c",
@@ -207,12 +215,21 @@ TEST_P(EgressLifeAttack, D31_TheCommandOfAOneShotBringsItsEgressProcessBack) {
 // Its first sockets were made with its network, and not by its guest.
 TEST_P(EgressLifeAttack, D31_SoDoesThatOfOneWhoseNetworkWasMadeAhead) {
   const Box box(GetParam());
-  ASSERT_NE(wait_for_nursery(GetParam()), 0);
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(carrel({"run", "--network", "allow=tcp:allowed.test:7000", "--", "true"}).status, 0);
-    std::this_thread::sleep_for(milliseconds(100));
-  }
+  have_network_made_ahead();
   expect_one_shot_regains_its_network();
+}
+
+// Whoever serves the network has said that it holds before the first command runs.
+TEST_P(EgressLifeAttack, D31_ACommandWaitsForAnEgressProcessThatStandsStill) {
+  const Box box(GetParam());
+  have_network_made_ahead();
+  const pid_t egress = egress_process();
+  ASSERT_GT(egress, 0);
+  ASSERT_EQ(::kill(egress, SIGSTOP), 0);
+  Process one(launch({"run", "--network", "allow=tcp:allowed.test:7000", "--", "echo", "ran"}));
+  EXPECT_FALSE(one.wait_for_output("ran", milliseconds(700)));
+  EXPECT_EQ(::kill(egress, SIGCONT), 0);
+  EXPECT_THAT(one.wait(seconds(20)).out, HasSubstr("ran"));
 }
 
 // No command is given meanwhile: the keeper does it.
