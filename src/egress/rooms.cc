@@ -115,8 +115,11 @@ Task<Status> Rooms::begin(std::string id, UniqueFd guest, RoomSockets sockets) {
   if (!registration.ok()) {
     co_return registration.error();
   }
-  if (attaching_.contains(id) || find(id) != nullptr) {
-    co_return Error{Code::kConflict, 0, "sandbox " + id + " is served already", {}};
+  while (attaching_.contains(id)) {
+    co_await service_->loop.sleep(in(std::chrono::milliseconds(1)));
+  }
+  if (const std::shared_ptr<Room> before = find(id)) {  // of an attempt to make it that failed
+    before->close();
   }
   attaching_.insert(id);
   auto process = std::make_shared<Watched>(service_->loop, std::move(guest));

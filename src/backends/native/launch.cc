@@ -323,8 +323,14 @@ Status Launch::ask(Lender& lender, int into) {
   return {};
 }
 
+Result<LentProcess*> Launch::await_network() {
+  CARREL_TRY(take_loan());
+  const bool ready = lent_.has_value() && !lent_->network.descriptors.empty();
+  return ready ? &*lent_ : nullptr;
+}
+
 Status Launch::take_loan() {
-  if (!loan_.has_value()) {
+  if (!loan_.has_value() || lent_.has_value()) {
     return {};
   }
   auto lent = loan_->take();
@@ -415,7 +421,6 @@ Result<Launched> Launch::finish(const HostSetup& host, SandboxGroups groups) {
   } else {
     launched.pidfd = std::move(lent_->pidfd);
     launched.stream = sandbox::GuestStream(std::move(lent_->stream));
-    launched.network = std::move(lent_->network);
     lent_.reset();
     loan_.reset();
   }

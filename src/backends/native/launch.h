@@ -32,7 +32,6 @@ struct Launched {
   SandboxGroups groups;
   std::optional<std::uint32_t> id_range;
   Enforcement enforcement;
-  egress::HandedSockets network;  // of its captive network, if that was made ahead
 };
 
 struct LaunchRequest {
@@ -70,6 +69,9 @@ class Launch {
                               Lender* lender = nullptr);
   // The bound socket that the guest will listen on, if the request has none.
   void give_listener(UniqueFd listener) { request_.listener = std::move(listener); }
+  // Waits for the first process, if it was asked for: where its network was made ahead, that can be
+  // served from now on. Null otherwise.
+  Result<LentProcess*> await_network();
   // Tells it the rest. A protection that the spec requires and this host cannot give is
   // kUnsupported.
   Result<Launched> finish(const HostSetup& host, SandboxGroups groups);

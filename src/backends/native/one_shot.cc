@@ -86,15 +86,7 @@ void forget(storage::Home& home, const policy::Spec& spec, const std::string& id
   home.release_once(id);
 }
 
-using Opening = std::optional<NetworkOpening>;  // nothing: the sandbox has no network
-
-Result<Opening> begin_network(const storage::Home& home, Launched& box, const policy::Spec& spec) {
-  Opening opening;
-  if (has_network(spec)) {
-    CARREL_ASSIGN(opening, NetworkOpening::begin(home, box, spec));
-  }
-  return opening;
-}
+using Opening = std::optional<NetworkOpening>;
 
 // The command, with its network served as long as it runs.
 Result<sandbox::ExecResult> serve(Launched& box, Result<Opening> network, const OneShot& job,
@@ -102,7 +94,7 @@ Result<sandbox::ExecResult> serve(Launched& box, Result<Opening> network, const 
   std::optional<egress::Attendance> attendance;
   CARREL_ASSIGN(Opening opening, std::move(network));
   if (opening.has_value()) {
-    CARREL_ASSIGN(attendance, std::move(*opening).finish(box));
+    CARREL_ASSIGN(attendance, std::move(*opening).finish(box.stream));
     io.aside = attendance->fd();
     io.on_aside = [&] { return attendance->renew(); };
   }
@@ -137,9 +129,8 @@ class OneShots::Making {
     }
     CARREL_ASSIGN(Launch launch, Launch::begin(*all_->home_, std::move(request),
                                                groups.clone_into, all_->lender_));
-    if (has_network(spec_)) {  // while the first process gets ready
-      CARREL_ASSIGN(UniqueFd listener, egress::bind_guest_socket(*all_->home_, id_));
-      launch.give_listener(std::move(listener));
+    if (has_network(spec_)) {
+      CARREL_TRY(begin_network(launch));
     }
     if (placing == Placing::kLater) {
       CARREL_ASSIGN(groups, find_place(placing));
@@ -147,11 +138,32 @@ class OneShots::Making {
     return launch.finish(*host_, std::move(groups));
   }
 
+  // Its network, on its way to be served; nothing if it has none.
+  Result<Opening> open_network(const Launched& launched) {
+    if (has_network(spec_) && !network_.has_value()) {
+      CARREL_ASSIGN(network_, NetworkOpening::begin(*all_->home_, id_, launched.pidfd.get(), {},
+                                                    spec_));
+    }
+    return std::exchange(network_, std::nullopt);
+  }
+
   [[nodiscard]] bool in_keepers_scope() const {
     return spec_.cgroup_parent.empty() && host_ && !host_->cgroups.parent().empty();
   }
 
  private:
+  // Its network is tried and served while the rest is done, if it was made ahead.
+  Status begin_network(Launch& launch) {
+    CARREL_ASSIGN(UniqueFd listener, egress::bind_guest_socket(*all_->home_, id_));
+    launch.give_listener(std::move(listener));
+    CARREL_ASSIGN(LentProcess* const lent, launch.await_network());
+    if (lent != nullptr) {
+      CARREL_ASSIGN(network_, NetworkOpening::begin(*all_->home_, id_, lent->pidfd.get(),
+                                                    std::move(lent->network), spec_));
+    }
+    return {};
+  }
+
   Result<SandboxGroups> find_place(Placing placing) {
     CARREL_TRY(look_at_host());
     if (!mark_.valid() && !host_->cgroups.hierarchies().empty()) {
@@ -194,6 +206,7 @@ class OneShots::Making {
   const std::vector<GivenTree>* trees_;
   KeepersScope keepers_;
   UniqueFd mark_;
+  Opening network_;
   std::shared_ptr<const HostSetup> host_;  // the sandbox's groups refer to it
 };
 
@@ -232,8 +245,8 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
     making = std::make_unique<Making>(*this, id, job, KeepersScope::kLeave);
     launched = making->make();
   }
-  Result<Opening> network = launched.ok() ? begin_network(home, launched.value(), job.spec)
-                                          : Result<Opening>(Opening());
+  Result<Opening> network = launched.ok() ? making->open_network(launched.value())
+                                          : Result<Opening>(launched.error());
   sweep();  // while the guest builds its room
   if (!launched.ok()) {
     forget(home, job.spec, id);
