@@ -157,7 +157,8 @@ Task<Status> Rooms::serve(Registration registration, GuestLink link,
   room->open(std::move(sockets));
   // CRITICAL: no command runs in a sandbox whose network does not hold.
   if (room->is_new()) {
-    const Status proven = co_await prove(*room, std::move(probes));
+    const Tried tried = link == GuestLink::kPidfd ? Tried::kConnections : Tried::kNothing;
+    const Status proven = co_await prove(*room, std::move(probes), tried);
     if (!proven.ok()) {
       room->close();
       co_return proven;

@@ -11,7 +11,8 @@ namespace carrel::guest {
 
 class CaptiveStock {
  public:
-  // Makes one, if there is none; this process is in it afterwards. If it cannot be made, there is
+  // Makes one, if there is none, and tries it: that a connection to somewhere arrives at its sockets,
+  // with where it was meant to go. This process is in it afterwards. If that does not work, there is
   // none, and whoever needs one makes it himself and says why not.
   void prepare(const protocol::Captive& captive);
   // One made with exactly these messages: its namespace, to be closed by the caller; -1: there is
