@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
+#include "base/unix_socket.h"
 #include "storage/background.h"
 
 namespace carrel::egress {
@@ -20,10 +21,9 @@ constexpr int kTries = 10;
 
 Error ended() { return {Code::kGone, 0, "the egress process ended", "try again"}; }
 
-Status tell(int socket, const nlohmann::json& request) {
+Status tell(int socket, const nlohmann::json& request, const std::vector<int>& descriptors = {}) {
   const std::string line = request.dump() + "\n";
-  return ::send(socket, line.data(), line.size(), MSG_NOSIGNAL) ==
-                 static_cast<ssize_t>(line.size())
+  return send_with(socket, line, descriptors, MSG_NOSIGNAL) == static_cast<ssize_t>(line.size())
              ? Status()
              : Status(ended());
 }
@@ -85,14 +85,25 @@ Status ensure(const storage::Home& home, const std::string& id) {
   return answer.ok() ? Status() : Status(answer.error());
 }
 
-Status Attendance::ask() {
+Status Attendance::ask(int guest, const HandedSockets& sockets) {
   CARREL_ASSIGN(socket_, storage::reach_background(*home_, kProcess));
-  return tell(socket_.get(), {{"op", "attend"}, {"id", id_}});
+  nlohmann::json request = {{"op", "attend"}, {"id", id_}};
+  std::vector<int> descriptors;
+  if (!sockets.descriptors.empty()) {
+    request["sockets"] = sockets.present;
+    descriptors.push_back(guest);
+    for (const UniqueFd& socket : sockets.descriptors) {
+      descriptors.push_back(socket.get());
+    }
+  }
+  return tell(socket_.get(), request, descriptors);
 }
 
-Result<Attendance> Attendance::begin(const storage::Home& home, const std::string& id) {
+// The sockets are tried once: the next process would find them used, and gets others from the guest.
+Result<Attendance> Attendance::begin(const storage::Home& home, const std::string& id, int guest,
+                                     HandedSockets sockets) {
   Attendance attendance(home, id);
-  const Status asked = attendance.ask();
+  const Status asked = attendance.ask(guest, sockets);
   if (!asked.ok() && asked.error().code != Code::kGone) {
     return asked.error();
   }

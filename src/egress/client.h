@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -18,11 +19,20 @@ Status revive(const storage::Home& home, const std::string& id);
 // The same, unless it is served already.
 Status ensure(const storage::Home& home, const std::string& id);
 
+// The sockets of a sandbox's network, where whoever made it has them: those that are `present`, in the
+// order of protocol::NetworkSocket. Empty: its guest has to be asked for them.
+struct HandedSockets {
+  std::vector<UniqueFd> descriptors;
+  std::uint32_t present = 0;
+};
+
 // The same in two steps, for whoever has something else to do meanwhile; and what stays of it: the
 // egress process that serves the sandbox has the other end.
 class Attendance {
  public:
-  static Result<Attendance> begin(const storage::Home& home, const std::string& id);
+  // With the sockets goes a descriptor of the guest's process; then nobody waits for it to boot.
+  static Result<Attendance> begin(const storage::Home& home, const std::string& id, int guest,
+                                  HandedSockets sockets);
   Status finish();
   // Readable when that process has ended. Then renew() finds or starts the next one; -1 where there
   // can be none.
@@ -31,7 +41,7 @@ class Attendance {
 
  private:
   Attendance(const storage::Home& home, std::string id) : home_(&home), id_(std::move(id)) {}
-  Status ask();
+  Status ask(int guest = -1, const HandedSockets& sockets = {});
 
   const storage::Home* home_;
   std::string id_;

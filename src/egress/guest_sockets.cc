@@ -75,38 +75,6 @@ bool is_of_kind(int fd, const Kind& kind) {
          kernel::socket_option<int>(fd, SO_ACCEPTCONN) == listens;
 }
 
-Result<RoomSockets> check(std::vector<UniqueFd> descriptors, std::uint32_t present) {
-  const Error wrong{Code::kDenied, 0, "the sandbox's guest sent something else than its sockets",
-                    {}};
-  if ((present & protocol::kNeededSockets) != protocol::kNeededSockets ||
-      present >> protocol::kNetworkSockets != 0) {
-    return wrong;
-  }
-  const auto own = kernel::own_network();
-  std::optional<std::uint64_t> theirs;
-  RoomSockets sockets;
-  std::size_t next = 0;
-  for (std::uint32_t i = 0; i < protocol::kNetworkSockets; ++i) {
-    if ((present & 1U << i) == 0) {
-      continue;
-    }
-    if (next == descriptors.size() || !is_of_kind(descriptors[next].get(), kKinds[i])) {
-      return wrong;
-    }
-    const auto network = kernel::network_of(descriptors[next].get());
-    if (own.has_value() && (!network.has_value() || network == own ||
-                            (theirs.has_value() && network != theirs))) {
-      return wrong;
-    }
-    theirs = network;
-    sockets[i] = std::move(descriptors[next++]);
-  }
-  if (next != descriptors.size()) {
-    return wrong;
-  }
-  return sockets;
-}
-
 // The frames of a guest with the descriptors that came beside them.
 class Reader {
  public:
@@ -153,6 +121,37 @@ class Reader {
 
 }  // namespace
 
+Result<RoomSockets> check_sockets(std::vector<UniqueFd> descriptors, std::uint32_t present) {
+  const Error wrong{Code::kDenied, 0, "something else than the sockets of a sandbox's network came", {}};
+  if ((present & protocol::kNeededSockets) != protocol::kNeededSockets ||
+      present >> protocol::kNetworkSockets != 0) {
+    return wrong;
+  }
+  const auto own = kernel::own_network();
+  std::optional<std::uint64_t> theirs;
+  RoomSockets sockets;
+  std::size_t next = 0;
+  for (std::uint32_t i = 0; i < protocol::kNetworkSockets; ++i) {
+    if ((present & 1U << i) == 0) {
+      continue;
+    }
+    if (next == descriptors.size() || !is_of_kind(descriptors[next].get(), kKinds[i])) {
+      return wrong;
+    }
+    const auto network = kernel::network_of(descriptors[next].get());
+    if (own.has_value() && (!network.has_value() || network == own ||
+                            (theirs.has_value() && network != theirs))) {
+      return wrong;
+    }
+    theirs = network;
+    sockets[i] = std::move(descriptors[next++]);
+  }
+  if (next != descriptors.size()) {
+    return wrong;
+  }
+  return sockets;
+}
+
 Task<Result<RoomSockets>> take_sockets(Watched& guest, std::string id) {
   const Deadline deadline = in(kPatience);
   const Error silent{Code::kUnavailable, 0, "the guest of sandbox " + id + " does not answer", {}};
@@ -185,7 +184,7 @@ Task<Result<RoomSockets>> take_sockets(Watched& guest, std::string id) {
                     "the sandbox has no sockets for its network",
                     "a program in it may have taken port 3128, 61001 or 61053"};
   }
-  co_return check(reader.take(), present);
+  co_return check_sockets(reader.take(), present);
 }
 
 }  // namespace carrel::egress

@@ -6,9 +6,12 @@
 
 namespace carrel::egress {
 
-// Asks a sandbox's guest, at the other end of this connection, for the sockets of its network.
-// CRITICAL: what comes is checked: sockets of the right kinds at the right addresses, all in one
-// network that is not ours.
+// The sockets of a sandbox's network, as they came.
+// CRITICAL: they are checked to be of the right kinds at the right addresses, and all in one network
+// that is not ours.
+Result<RoomSockets> check_sockets(std::vector<UniqueFd> descriptors, std::uint32_t present);
+
+// Asks a sandbox's guest, at the other end of this connection, for them.
 Task<Result<RoomSockets>> take_sockets(Watched& guest, std::string id);
 
 }  // namespace carrel::egress

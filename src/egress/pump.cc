@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "egress/io.h"
@@ -41,114 +42,100 @@ constexpr unsigned kFlags = SPLICE_F_MOVE | SPLICE_F_NONBLOCK;
 
 enum class Ended { kWhole, kBroken, kNotYet };
 
-// Everything that is in the pipe. False: the socket failed.
-Task<bool> empty_pipe(Pipe& pipe, Watched& to, std::size_t size, const Patience& patience) {
-  while (size > 0) {
-    const ssize_t n = ::splice(pipe.out.get(), nullptr, to.fd(), nullptr, size, kFlags);
-    if (n > 0) {
-      size -= static_cast<std::size_t>(n);
-    } else if (n < 0 && errno == EAGAIN) {
-      const Deadline until = patience.until();
-      const Woken woken = co_await to.writable(until);
-      if (woken == Woken::kLate) {
-        co_return false;
-      }
-    } else if (n == 0 || errno != EINTR) {
-      co_return false;
+// Through the memory of this process. A connection has memory of its own only for what could not be
+// sent at once.
+class Copying {
+ public:
+  explicit Copying(Loop& loop) : buffer_(loop.scratch()) {}
+
+  // As recv() and send() say it.
+  ssize_t take(int from) {
+    const ssize_t n = ::recv(from, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+    left_ = Bytes(buffer_).first(n > 0 ? static_cast<std::size_t>(n) : 0);
+    return n;
+  }
+  ssize_t give(int to) {
+    const ssize_t n = ::send(to, left_.data(), left_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    left_ = left_.subspan(n > 0 ? static_cast<std::size_t>(n) : 0);
+    return n;
+  }
+  [[nodiscard]] bool has_given_all() const { return left_.empty(); }
+  // Whether nothing more can be there.
+  [[nodiscard]] bool has_taken_all(std::size_t size) const { return size < buffer_.size(); }
+  // Others use the buffer while one waits.
+  void keep() {
+    if (rest_.empty()) {
+      rest_.assign(left_.begin(), left_.end());
+      left_ = rest_;
     }
   }
-  co_return true;
-}
+  void forget() { rest_ = {}; }
 
-Task<Ended> move(Watched& from, Watched& to, const Spend& spend, const Patience& patience,
-                 Pipe& pipe) {
-  for (;;) {
-    const ssize_t n = ::splice(from.fd(), nullptr, pipe.in.get(), nullptr, kPipeSize, kFlags);
-    if (n == 0) {
-      co_return Ended::kWhole;
-    }
-    if (n < 0) {
-      if (errno == EAGAIN) {
-        const Deadline until = patience.until();
-        const Woken woken = co_await from.readable(until);
-        if (woken == Woken::kLate) {
-          co_return Ended::kBroken;
-        }
-      } else if (errno != EINTR) {
-        co_return Ended::kBroken;
-      }
-      continue;
-    }
-    const auto size = static_cast<std::size_t>(n);
-    if (!spend(size)) {
-      co_return Ended::kBroken;
-    }
-    const bool sent = co_await empty_pipe(pipe, to, size, patience);
-    if (!sent) {
-      co_return Ended::kBroken;
-    }
+ private:
+  std::span<std::uint8_t> buffer_;
+  std::vector<std::uint8_t> rest_;
+  Bytes left_;
+};
+
+// From one socket to the other by the kernel.
+class Moving {
+ public:
+  explicit Moving(Pipe pipe) : pipe_(std::move(pipe)) {}
+
+  ssize_t take(int from) {
+    const ssize_t n = ::splice(from, nullptr, pipe_.in.get(), nullptr, kPipeSize, kFlags);
+    left_ = n > 0 ? static_cast<std::size_t>(n) : 0;
+    return n;
   }
-}
-
-// As write_whole(), with a limit that may come while it waits.
-Task<bool> write_rest(Watched& to, Bytes bytes, const Patience& patience) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::send(to.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n >= 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(n));
-    } else if (errno == EAGAIN) {
-      const Deadline until = patience.until();
-      const Woken woken = co_await to.writable(until);
-      if (woken == Woken::kLate) {
-        co_return false;
-      }
-    } else if (errno != EINTR) {
-      co_return false;
-    }
+  ssize_t give(int to) {
+    const ssize_t n = ::splice(pipe_.out.get(), nullptr, to, nullptr, left_, kFlags);
+    left_ -= n > 0 ? static_cast<std::size_t>(n) : 0;
+    return n;
   }
-  co_return true;
-}
+  [[nodiscard]] bool has_given_all() const { return left_ == 0; }
+  [[nodiscard]] static bool has_taken_all(std::size_t /*size*/) { return false; }
+  void keep() {}
+  void forget() {}
 
-// kNotYet after `most` bytes. A connection has memory of its own only for what could not be sent at
-// once. The calls are made here, and not in coroutines of their own: for short messages that is what
-// it costs.
-Task<Ended> copy(Watched& from, Watched& to, const Spend& spend, const Patience& patience,
-                 std::uint64_t most) {
-  const std::span<std::uint8_t> buffer = from.loop().scratch();
+ private:
+  Pipe pipe_;
+  std::size_t left_ = 0;
+};
+
+// kNotYet after `most` bytes. The calls are made here, and not in coroutines of their own: for short
+// messages that is what it costs.
+template <typename Way>
+Task<Ended> carry(Watched& from, Watched& to, const Spend& spend, const Patience& patience,
+                  Way& way, std::uint64_t most) {
   std::uint64_t carried = 0;
   while (carried < most) {
-    const ssize_t n = ::recv(from.fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (n == 0) {
-      co_return Ended::kWhole;
+    const ssize_t n = way.take(from.fd());
+    if (n < 0 && errno == EINTR) {
+      continue;
     }
-    if (n < 0) {
-      if (errno == EAGAIN) {
+    if (n <= 0 && (n == 0 || errno != EAGAIN)) {
+      co_return n == 0 ? Ended::kWhole : Ended::kBroken;
+    }
+    const std::size_t size = n > 0 ? static_cast<std::size_t>(n) : 0;
+    if (size > 0 && !spend(size)) {
+      co_return Ended::kBroken;
+    }
+    while (!way.has_given_all()) {
+      const ssize_t given = way.give(to.fd());
+      if (given < 0 && errno == EAGAIN) {
+        way.keep();
         const Deadline until = patience.until();
-        const Woken woken = co_await from.readable(until);
+        const Woken woken = co_await to.writable(until);
         if (woken == Woken::kLate) {
           co_return Ended::kBroken;
         }
-      } else if (errno != EINTR) {
-        co_return Ended::kBroken;
-      }
-      continue;
-    }
-    const auto size = static_cast<std::size_t>(n);
-    if (!spend(size)) {
-      co_return Ended::kBroken;
-    }
-    const ssize_t sent = ::send(to.fd(), buffer.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < n) {
-      const std::size_t done = sent < 0 ? 0 : static_cast<std::size_t>(sent);
-      const Bytes unsent = Bytes(buffer).subspan(done, size - done);
-      const std::vector<std::uint8_t> rest(unsent.begin(), unsent.end());
-      const bool whole = co_await write_rest(to, rest, patience);
-      if (!whole) {
+      } else if (given == 0 || (given < 0 && errno != EINTR)) {
         co_return Ended::kBroken;
       }
     }
+    way.forget();
     carried += size;
-    if (size < buffer.size() && !from.ending()) {
+    if (size == 0 || (way.has_taken_all(size) && !from.ending())) {
       const Deadline until = patience.until();
       const Woken woken = co_await from.readable(until);
       if (woken == Woken::kLate) {
@@ -167,13 +154,15 @@ Task<bool> pump(Watched& from, Watched& to, const Spend& spend, const Patience& 
                 Carrying carrying) {
   constexpr std::uint64_t kEverything = UINT64_MAX;
   const std::uint64_t most = carrying == Carrying::kQuick ? kLong : kEverything;
-  Ended ended = co_await copy(from, to, spend, patience, most);
+  Copying copying(from.loop());
+  Ended ended = co_await carry<Copying>(from, to, spend, patience, copying, most);
   if (ended == Ended::kNotYet) {
     Pipe pipe;
     if (pipe.open()) {
-      ended = co_await move(from, to, spend, patience, pipe);
+      Moving moving(std::move(pipe));
+      ended = co_await carry<Moving>(from, to, spend, patience, moving, kEverything);
     } else {
-      ended = co_await copy(from, to, spend, patience, kEverything);
+      ended = co_await carry<Copying>(from, to, spend, patience, copying, kEverything);
     }
   }
   if (ended == Ended::kWhole) {

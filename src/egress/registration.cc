@@ -21,6 +21,10 @@ constexpr std::size_t kLargest = 1U << 20;
 constexpr int kBacklog = 64;
 
 Result<UniqueFd> open_place(const storage::Home& home) {
+  auto there = open_at(home.directory(), kRegistrations, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (there.ok() || there.error().error_number != ENOENT) {
+    return there;
+  }
   if (::mkdirat(home.directory(), kRegistrations, 0700) != 0 && errno != EEXIST) {
     return system_error("make '" + std::string(kRegistrations) + "'");
   }

@@ -105,6 +105,33 @@ Task<Status> Rooms::open(Registration registration) {
   if (!sockets.ok()) {
     co_return sockets.error();
   }
+  const Status served = co_await serve(std::move(registration), GuestLink::kConnection, guest,
+                                       std::move(sockets.value()));
+  co_return served;
+}
+
+Task<Status> Rooms::begin(std::string id, UniqueFd guest, RoomSockets sockets) {
+  auto registration = read_registration(*home_, id);
+  if (!registration.ok()) {
+    co_return registration.error();
+  }
+  while (attaching_.contains(id)) {
+    co_await service_->loop.sleep(in(std::chrono::milliseconds(1)));
+  }
+  if (const std::shared_ptr<Room> before = find(id)) {  // of an attempt to make it that failed
+    before->close();
+  }
+  attaching_.insert(id);
+  auto process = std::make_shared<Watched>(service_->loop, std::move(guest));
+  const Status served = co_await serve(std::move(registration.value()), GuestLink::kPidfd,
+                                       process, std::move(sockets));
+  attaching_.erase(id);
+  co_return served;
+}
+
+Task<Status> Rooms::serve(Registration registration, GuestLink link,
+                          std::shared_ptr<Watched> guest, RoomSockets sockets) {
+  const std::string id = registration.id;
   auto directory = find_registration(*home_, id);
   if (!directory.ok()) {
     co_return directory.error();
@@ -125,12 +152,13 @@ Task<Status> Rooms::open(Registration registration) {
       co_return trusted;
     }
   }
-  Probes probes{std::move((*sockets)[protocol::kDatagramProbe]),
-                std::move((*sockets)[protocol::kStreamProbe])};
-  room->open(std::move(sockets.value()));
+  Probes probes{std::move(sockets[protocol::kDatagramProbe]),
+                std::move(sockets[protocol::kStreamProbe])};
+  room->open(std::move(sockets));
   // CRITICAL: no command runs in a sandbox whose network does not hold.
   if (room->is_new()) {
-    const Status proven = co_await prove(*room, std::move(probes));
+    const Tried tried = link == GuestLink::kPidfd ? Tried::kConnections : Tried::kNothing;
+    const Status proven = co_await prove(*room, std::move(probes), tried);
     if (!proven.ok()) {
       room->close();
       co_return proven;
@@ -138,7 +166,7 @@ Task<Status> Rooms::open(Registration registration) {
     room->settle();
   }
   rooms_[id] = room;
-  spawn(watch(room, guest, std::move(registration)));
+  spawn(watch(room, link, guest, std::move(registration)));
   co_return Status();
 }
 
@@ -152,12 +180,16 @@ Status Rooms::give_authority(Room& room) {
 }
 
 // CRITICAL: a socket that is held keeps a network alive that nobody is in.
-Task<void> Rooms::watch(std::shared_ptr<Room> room, std::shared_ptr<Watched> guest,
+Task<void> Rooms::watch(std::shared_ptr<Room> room, GuestLink link, std::shared_ptr<Watched> guest,
                         Registration registration) {
-  std::array<std::uint8_t, 256> ignored;
-  std::ptrdiff_t n = 1;
-  while (n > 0) {
-    n = co_await read_some(*guest, ignored);
+  if (link == GuestLink::kPidfd) {
+    co_await guest->readable();
+  } else {
+    std::array<std::uint8_t, 256> ignored;
+    std::ptrdiff_t n = 1;
+    while (n > 0) {
+      n = co_await read_some(*guest, ignored);
+    }
   }
   room->close();
   if (const auto found = rooms_.find(room->id()); found != rooms_.end() && found->second == room) {

@@ -25,6 +25,8 @@ class Rooms {
   Task<Status> attach(std::string id);
   // The same, but one that is served is left alone.
   Task<Status> ensure(std::string id);
+  // The same for one that is new, with its sockets and a descriptor of its guest's process.
+  Task<Status> begin(std::string id, UniqueFd guest, RoomSockets sockets);
   // Tries until it is served, or there is no such sandbox.
   void serve_later(const std::string& id) { spawn(keep_trying(id)); }
   // Null: it is not served.
@@ -35,10 +37,15 @@ class Rooms {
 
  private:
   Task<Status> attach_alone(std::string id);
+  // How the end of a guest is seen: its connection ends, or its process is ready to be waited for.
+  enum class GuestLink { kConnection, kPidfd };
+
   Task<Status> open(Registration registration);
+  Task<Status> serve(Registration registration, GuestLink link, std::shared_ptr<Watched> guest,
+                     RoomSockets sockets);
   Status give_authority(Room& room);
   Task<void> keep_trying(std::string id);
-  Task<void> watch(std::shared_ptr<Room> room, std::shared_ptr<Watched> guest,
+  Task<void> watch(std::shared_ptr<Room> room, GuestLink link, std::shared_ptr<Watched> guest,
                    Registration registration);
   Task<void> clear_away(std::string id);
 

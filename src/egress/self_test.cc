@@ -124,7 +124,7 @@ Task<Status> prove_refusal(Room& room, Watched& socket) {
 
 }  // namespace
 
-Task<Status> prove(Room& room, Probes probes) {
+Task<Status> prove(Room& room, Probes probes, Tried tried) {
   if (!probes.datagram.valid() || !probes.stream.valid()) {
     co_return broken("its guest gave no sockets to try it with");
   }
@@ -135,7 +135,7 @@ Task<Status> prove(Room& room, Probes probes) {
   if (proven.ok()) {
     proven = prove_datagrams(datagram);
   }
-  if (proven.ok()) {
+  if (proven.ok() && tried == Tried::kNothing) {
     proven = co_await prove_refusal(room, stream);
   }
   room.set_proving(Room::Proving::kNo);

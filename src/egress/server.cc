@@ -19,9 +19,11 @@
 
 #include "base/files.h"
 #include "base/unix_socket.h"
+#include "egress/guest_sockets.h"
 #include "egress/io.h"
 #include "egress/lockdown.h"
 #include "egress/registration.h"
+#include "egress/request.h"
 #include "egress/rooms.h"
 #include "storage/background.h"
 
@@ -31,7 +33,6 @@ namespace {
 
 constexpr std::chrono::seconds kIdle{10};
 constexpr std::chrono::seconds kRequestPatience{10};
-constexpr std::size_t kLargestRequest = 4096;
 constexpr rlim_t kDescriptors = 65'536;
 
 // Where registrations are announced. Bound and listening; the lock says that there is one.
@@ -54,12 +55,6 @@ Result<Post> open_post(const storage::Home& home) {
     return system_error("listen for the sandboxes' registrations");
   }
   return post;
-}
-
-// A text of the request; empty: it has none.
-std::string field(const nlohmann::json& request, const char* name) {
-  const bool has = request.is_object() && request.contains(name) && request[name].is_string();
-  return has ? request[name].get<std::string>() : std::string();
 }
 
 class Server {
@@ -109,22 +104,16 @@ class Server {
     const bool own =
         ::getsockopt(client.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
         peer.uid == ::geteuid();
-    std::string text;
-    std::array<std::uint8_t, 1024> buffer;
-    const Deadline deadline = in(kRequestPatience);
-    while (own && text.find('\n') == std::string::npos && text.size() < kLargestRequest) {
-      const auto n = co_await read_some(client, buffer, deadline);
-      if (n <= 0) {
-        break;
-      }
-      text.append(reinterpret_cast<const char*>(buffer.data()), static_cast<std::size_t>(n));
+    Request request;
+    bool asked = false;
+    if (own) {
+      const Deadline deadline = in(kRequestPatience);
+      asked = co_await receive_request(client, request, deadline);
     }
     bool stays = false;
-    if (const std::size_t end = text.find('\n'); end != std::string::npos) {
-      const auto request = nlohmann::json::parse(text.substr(0, end), nullptr, false);
-      const std::string operation = field(request, "op");
-      const std::string id = field(request, "id");
-      const std::string answer = co_await answer_to(operation, id);
+    if (asked) {
+      const std::string operation = request.operation;
+      const std::string answer = co_await answer_to(std::move(request));
       const Deadline latest = in(kRequestPatience);
       const bool told = co_await write_whole(client, bytes_of(answer), latest);
       stays = told && operation == "attend";
@@ -132,17 +121,22 @@ class Server {
     --busy_;
     last_used_ = Clock::now();
     // Whoever attends sees by the end of this connection that nobody serves any more.
+    std::array<std::uint8_t, 64> buffer;
     while (stays) {
       const auto n = co_await read_some(client, buffer);
       stays = n > 0;
     }
   }
 
-  Task<std::string> answer_to(std::string operation, std::string id) {
+  Task<std::string> answer_to(Request request) {
+    const std::string operation = request.operation;
+    const std::string id = request.id;
     nlohmann::ordered_json answer = nlohmann::ordered_json::object();
     Status status;
     if (operation == "attach") {
       status = co_await rooms_.attach(id);
+    } else if (operation == "attend" && !request.descriptors.empty()) {
+      status = co_await begin(std::move(request));
     } else if (operation == "ensure" || operation == "attend") {
       status = co_await rooms_.ensure(id);
       if (!status.ok() && operation == "attend") {
@@ -166,6 +160,19 @@ class Server {
       answer["error"] = status.error().to_string();
     }
     co_return answer.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  }
+
+  // CRITICAL: no command of the sandbox runs before this is answered.
+  Task<Status> begin(Request request) {
+    UniqueFd guest = std::move(request.descriptors.front());
+    request.descriptors.erase(request.descriptors.begin());
+    auto sockets = check_sockets(std::move(request.descriptors), request.present);
+    if (!sockets.ok()) {
+      co_return sockets.error();
+    }
+    const Status begun =
+        co_await rooms_.begin(request.id, std::move(guest), std::move(sockets.value()));
+    co_return begun;
   }
 
   Task<void> leave_when_idle() {

@@ -57,8 +57,13 @@ std::optional<std::size_t> index_in(const policy::IpAddress& address) {
 
 Result<SyntheticNames> SyntheticNames::open(int directory) {
   SyntheticNames names;
-  CARREL_ASSIGN(names.file_, open_at(directory, kFile, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW,
-                                     0600));
+  CARREL_ASSIGN(names.directory_, open_at(directory, ".", O_PATH | O_DIRECTORY));
+  auto file = open_at(directory, kFile, O_RDWR | O_APPEND | O_NOFOLLOW);
+  if (!file.ok()) {
+    return file.error().error_number == ENOENT ? Result<SyntheticNames>(std::move(names))
+                                               : file.error();
+  }
+  names.file_ = std::move(file.value());
   CARREL_ASSIGN(const std::string text, read_all(names.file_.get(), kLargestFile));
   std::string_view rest = text;
   // A line that was cut by a crash was told to nobody.
@@ -83,6 +88,10 @@ Result<SyntheticNames::Addresses> SyntheticNames::addresses_of(const policy::Hos
   if (found == index_.end()) {
     if (names_.size() == kMost) {
       return Error{Code::kResource, 0, "the sandbox has asked for too many names", {}};
+    }
+    if (!file_.valid()) {  // most sandboxes look up none
+      CARREL_ASSIGN(file_, open_at(directory_.get(), kFile,
+                                   O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW, 0600));
     }
     CARREL_TRY(write_all(file_.get(), name.text() + "\n"));
     found = index_.emplace(name.text(), names_.size()).first;

@@ -32,7 +32,8 @@ class SyntheticNames {
   [[nodiscard]] static bool is_synthetic(const policy::IpAddress& address);
 
  private:
-  UniqueFd file_;
+  UniqueFd directory_;
+  UniqueFd file_;  // from the first name on
   std::vector<policy::Host> names_;
   std::map<std::string, std::size_t, std::less<>> index_;
 };

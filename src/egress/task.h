@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "egress/frames.h"
+
 // Coroutines of one thread: what a connection does is written from top to bottom, and waits where
 // the text says co_await.
 namespace carrel::egress {
@@ -14,7 +16,13 @@ class Task;
 
 namespace detail {
 
-struct PromiseBase {
+// Where the frames of coroutines are.
+struct InFrames {
+  static void* operator new(std::size_t size) { return take_frame(size); }
+  static void operator delete(void* frame) noexcept { give_frame(frame); }
+};
+
+struct PromiseBase : InFrames {
   std::coroutine_handle<> waiting = std::noop_coroutine();
 
   struct Resume {
@@ -87,7 +95,7 @@ inline Task<void> detail::Promise<void>::get_return_object() {
 namespace detail {
 
 struct Detached {
-  struct promise_type {
+  struct promise_type : InFrames {
     Detached get_return_object() noexcept { return {}; }
     std::suspend_never initial_suspend() noexcept { return {}; }
     std::suspend_never final_suspend() noexcept { return {}; }

@@ -115,47 +115,43 @@ int make_socket(const Kind& kind) {
   return fd;
 }
 
-struct Sockets {
-  int descriptors[protocol::kNetworkSockets];
-  std::size_t count = 0;
-  std::uint32_t present = 0;
+}  // namespace
 
-  ~Sockets() {
-    for (std::size_t i = 0; i < count; ++i) {
-      close(descriptors[i]);
-    }
-  }
-};
-
-// 0 or a negative errno.
-int make_sockets(Sockets& sockets) {
+int CaptiveSockets::make() {
   for (std::uint32_t i = 0; i < protocol::kNetworkSockets; ++i) {
     int fd = make_socket(kKinds[i]);
     if (fd >= 0) {
-      sockets.descriptors[sockets.count++] = fd;
-      sockets.present |= 1U << i;
+      descriptors[count++] = fd;
+      present |= 1U << i;
     } else if ((protocol::kNeededSockets & 1U << i) != 0) {
+      close_all();
       return fd;
     }
   }
   return 0;
 }
 
-}  // namespace
+void CaptiveSockets::close_all() {
+  for (std::size_t i = 0; i < count; ++i) {
+    close(descriptors[i]);
+  }
+  count = 0;
+  present = 0;
+}
 
-bool make_captive(const protocol::Boot& boot, Failure& failure) {
-  if (boot.rules.empty()) {
+bool make_captive(const protocol::Captive& captive, Failure& failure) {
+  if (captive.empty()) {
     return true;
   }
-  int result = tell_kernel(NETLINK_ROUTE, boot.routes);
+  int result = tell_kernel(NETLINK_ROUTE, captive.routes);
   if (result == 0 && has_ipv6()) {
-    result = tell_kernel(NETLINK_ROUTE, boot.routes6);
+    result = tell_kernel(NETLINK_ROUTE, captive.routes6);
   }
   if (result != 0) {
     return failure.at("route", "the sandbox's network to itself", result);
   }
   // CRITICAL: without the rules connections would go nowhere, but datagrams would not be refused.
-  result = tell_kernel(NETLINK_NETFILTER, boot.rules);
+  result = tell_kernel(NETLINK_NETFILTER, captive.rules);
   return result == 0 || failure.at("load", "the rules of the sandbox's network (nftables)", result);
 }
 
@@ -163,22 +159,24 @@ bool hand_out_sockets(Guest& guest, std::uint32_t client, std::uint32_t channel)
   Client& connection = guest.clients[client];
   // The answer goes out at once or never: nothing may be waiting before it.
   connection.flush();
-  if (guest.boot.rules.empty() || connection.has_output()) {
+  if (guest.boot.captive.empty() || connection.has_output()) {
     return false;
   }
-  Sockets sockets;
-  int result = make_sockets(sockets);
+  CaptiveSockets sockets;
+  int result = sockets.make();
   unsigned char fields[8];
   protocol::Writer writer(fields);
   writer.u32(static_cast<std::uint32_t>(-result));
-  writer.u32(result == 0 ? sockets.present : 0);
+  writer.u32(sockets.present);
   std::string_view answer(reinterpret_cast<const char*>(fields), sizeof fields);
   if (result != 0) {
     return connection.send(channel, FrameType::kNetworkSockets, answer);
   }
-  return send_with_descriptors(connection.fd(),
-                               {sizeof fields, channel, FrameType::kNetworkSockets}, answer,
-                               std::span<const int>(sockets.descriptors, sockets.count));
+  bool sent = send_with_descriptors(connection.fd(),
+                                    {sizeof fields, channel, FrameType::kNetworkSockets}, answer,
+                                    std::span<const int>(sockets.descriptors, sockets.count));
+  sockets.close_all();
+  return sent;
 }
 
 }  // namespace carrel::guest

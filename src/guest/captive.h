@@ -2,15 +2,29 @@
 
 #include <cstdint>
 
+#include <cstddef>
+
 #include "guest/failure.h"
 #include "guest/state.h"
 #include "protocol/boot.h"
+#include "protocol/message.h"
 
 namespace carrel::guest {
 
-// Makes the network that this process is in a captive one, if the sandbox is to have one. Needs
+// Makes the network that this process is in a captive one, if that is asked for. Needs
 // CAP_NET_ADMIN over it. Until somebody outside holds its sockets, nothing answers in it.
-bool make_captive(const protocol::Boot& boot, Failure& failure);
+bool make_captive(const protocol::Captive& captive, Failure& failure);
+
+// The sockets of a captive network, for whoever is to serve it.
+struct CaptiveSockets {
+  int descriptors[protocol::kNetworkSockets];
+  std::size_t count = 0;
+  std::uint32_t present = 0;  // which they are
+
+  // Of the network that this process is in. 0 or a negative errno.
+  int make();
+  void close_all();
+};
 
 // Makes the sockets of the captive network and gives them to the client, together with the answer to
 // its request. The guest keeps none. False when the request makes no sense.

@@ -19,13 +19,15 @@ bool send_with_descriptors(int client, const protocol::FrameHeader& header,
   struct msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = static_cast<socklen_t>(CMSG_SPACE(descriptors.size_bytes()));
-  struct cmsghdr* beside = CMSG_FIRSTHDR(&message);
-  beside->cmsg_level = SOL_SOCKET;
-  beside->cmsg_type = SCM_RIGHTS;
-  beside->cmsg_len = static_cast<socklen_t>(CMSG_LEN(descriptors.size_bytes()));
-  memcpy(CMSG_DATA(beside), descriptors.data(), descriptors.size_bytes());
+  if (!descriptors.empty()) {
+    message.msg_control = control;
+    message.msg_controllen = static_cast<socklen_t>(CMSG_SPACE(descriptors.size_bytes()));
+    struct cmsghdr* beside = CMSG_FIRSTHDR(&message);
+    beside->cmsg_level = SOL_SOCKET;
+    beside->cmsg_type = SCM_RIGHTS;
+    beside->cmsg_len = static_cast<socklen_t>(CMSG_LEN(descriptors.size_bytes()));
+    memcpy(CMSG_DATA(beside), descriptors.data(), descriptors.size_bytes());
+  }
   return sendmsg(client, &message, MSG_NOSIGNAL | MSG_DONTWAIT) ==
          static_cast<ssize_t>(data.iov_len);
 }

@@ -89,13 +89,13 @@ bool build_room(Guest& guest, Helper& helper, Received& frame, Failure& failure)
 }
 
 // What is left to be done in a process that comes from a nursery.
-bool complete_room(Guest& guest, Received& frame, Failure& failure) {
+bool complete_room(Guest& guest, Received& frame, NetworkReady& network, Failure& failure) {
   Received first;
   protocol::Spawn spawn;
   if (!receive(kControl, protocol::FrameType::kNursery, first)) {
     _exit(1);
   }
-  be_nursery(first, frame, spawn, guest.root);
+  be_nursery(first, frame, spawn, guest.root, network);
   return watch_signals(guest, failure) && build_further(spawn.own, guest.root, failure);
 }
 
@@ -111,7 +111,8 @@ int run() {
     return 1;
   }
   fcntl(kControl, F_SETFD, FD_CLOEXEC);
-  bool built = nursery ? complete_room(guest, plan_frame, failure)
+  NetworkReady network = NetworkReady::kEmpty;
+  bool built = nursery ? complete_room(guest, plan_frame, network, failure)
                        : build_room(guest, helper, plan_frame, failure);
   if (!built) {
     give_up(failure);
@@ -126,7 +127,8 @@ int run() {
     give_up(failure);
   }
   built = take_descriptors(guest, boot_frame, failure) &&
-          (nursery || helper.enter_network(failure)) && make_captive(guest.boot, failure) &&
+          (nursery || helper.enter_network(failure)) &&
+          (network == NetworkReady::kCaptive || make_captive(guest.boot.captive, failure)) &&
           set_up_identity(guest.boot, failure) &&
           prepare_landlock(guest.boot, guest.root, guest.ruleset, failure) &&
           (nursery || helper.end(failure)) && is_top(failure) &&

@@ -15,6 +15,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "guest/captive_stock.h"
+#include "guest/descriptors.h"
 #include "guest/root.h"
 #include "guest/runtime.h"
 #include "guest/spare_networks.h"
@@ -43,29 +45,19 @@ long fork_first_process(int group, int& pidfd) {
   return result < 0 ? -errno : result;
 }
 
-void answer(int stream, int error_number, int pidfd) {
-  unsigned char buffer[protocol::kHeaderSize + 4];
-  protocol::Writer writer(std::span<unsigned char>(buffer).subspan(protocol::kHeaderSize));
-  writer.u32(static_cast<std::uint32_t>(error_number));
-  protocol::write_header(
-      {4, 0, protocol::FrameType::kSpawned},
-      std::span<unsigned char, protocol::kHeaderSize>(buffer, protocol::kHeaderSize));
-  struct iovec data {buffer, sizeof buffer};
-  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof pidfd)] = {};
-  struct msghdr message {};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  if (error_number == 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    struct cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof pidfd);
-    memcpy(CMSG_DATA(header), &pidfd, sizeof pidfd);
-  }
-  // Who does not take it has lost its end of the stream, and the new process ends.
-  sendmsg(stream, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+// Who does not take it has lost its end of the stream, and the new process ends.
+void answer(int stream, int error_number, int pidfd, const CaptiveSockets& sockets) {
+  unsigned char fields[protocol::kSpawnedSize];
+  protocol::Writer writer(fields);
+  const bool made = error_number == 0;
+  protocol::write_spawned(writer, {static_cast<std::uint32_t>(error_number),
+                                   made ? sockets.present : 0});
+  int descriptors[protocol::kMaxSpawnedDescriptors] = {pidfd};
+  memcpy(descriptors + 1, sockets.descriptors, sockets.count * sizeof(int));
+  send_with_descriptors(
+      stream, {sizeof fields, 0, protocol::FrameType::kSpawned},
+      {reinterpret_cast<const char*>(fields), sizeof fields},
+      std::span<const int>(descriptors, made ? 1 + sockets.count : 0));
 }
 
 // Somebody may have stopped who is at the other end.
@@ -90,23 +82,25 @@ struct Waiting {
   }
 };
 
-// The request, and with it the stream.
-bool pass_on(int job, const Received& frame) {
+// The request, and with it the stream and, unless it is -1, the network.
+bool pass_on(int job, const Received& frame, int network) {
   unsigned char head[protocol::kHeaderSize];
   protocol::write_header(
       {static_cast<std::uint32_t>(frame.size), 0, protocol::FrameType::kSpawn}, head);
   struct iovec data[2] = {{head, sizeof head}, {frame.payload, frame.size}};
-  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  const int descriptors[] = {frame.descriptors[0], network};
+  const std::size_t size = (network < 0 ? 1 : 2) * sizeof(int);
+  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
   struct msghdr message {};
   message.msg_iov = data;
   message.msg_iovlen = 2;
   message.msg_control = control;
-  message.msg_controllen = sizeof control;
+  message.msg_controllen = static_cast<socklen_t>(CMSG_SPACE(size));
   struct cmsghdr* header = CMSG_FIRSTHDR(&message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(header), &frame.descriptors[0], sizeof(int));
+  header->cmsg_len = static_cast<socklen_t>(CMSG_LEN(size));
+  memcpy(CMSG_DATA(header), descriptors, size);
   return sendmsg(job, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof head + frame.size);
 }
 
@@ -123,11 +117,18 @@ class NurseryServer {
       if (ready == 0 && !asked_) {
         waiting_.dismiss();
         networks_.forget();
+        captives_.forget();
+        captive_asked_ = false;
       }
       // Only who has just been asked is likely to be asked again; but whoever asked has the
       // processors first.
-      if (ready == 0 && asked_ && fork_ahead(-1) == 0) {
-        return;
+      if (ready == 0 && asked_) {
+        if (captive_asked_) {
+          captives_.prepare(nursery_.captive);  // and this process goes on to another network
+        }
+        if (fork_ahead(-1) == 0) {
+          return;
+        }
       }
       if (ready <= 0) {
         asked_ = false;
@@ -169,11 +170,14 @@ class NurseryServer {
       _exit(0);
     }
     if (heard && frame.count > 0) {
-      long result = provide(frame);
+      CaptiveSockets sockets;
+      long result = provide(frame, sockets);
       if (result == 0) {
         return true;
       }
-      answer(frame.descriptors[0], result < 0 ? static_cast<int>(-result) : 0, waiting_.pidfd);
+      answer(frame.descriptors[0], result < 0 ? static_cast<int>(-result) : 0, waiting_.pidfd,
+             sockets);
+      sockets.close_all();
       waiting_.dismiss();
       asked_ = true;
     }
@@ -182,8 +186,9 @@ class NurseryServer {
     return false;
   }
 
-  // A first process that has its job, as waiting_, or a negative errno; 0 in that process.
-  long provide(const Received& frame) {
+  // A first process that has its job, as waiting_, or a negative errno; 0 in that process. With it
+  // the sockets of its network, if that was made ahead.
+  long provide(const Received& frame, CaptiveSockets& sockets) {
     protocol::Spawn spawn;
     if (!protocol::parse_spawn(frame.view(), spawn) ||
         frame.count > protocol::kMaxSpawnDescriptors) {
@@ -193,21 +198,32 @@ class NurseryServer {
         spawn.terms != nursery_.terms) {
       return -ESTALE;
     }
+    const int network = captives_.take(spawn.captive, sockets);
+    long result = give_job(frame, network);
+    if (result == 0) {
+      return result;
+    }
+    if (network >= 0) {
+      close(network);
+    } else if (!spawn.captive.empty()) {
+      networks_.keep_from_others();  // it will be furnished by its sandbox
+    }
+    captive_asked_ = captive_asked_ || !spawn.captive.empty();
+    return result;
+  }
+
+  long give_job(const Received& frame, int network) {
     // One that waits was born outside of the group.
     const bool in_group = frame.count > 1;
-    long result = 1;
-    if (in_group || waiting_.job < 0 || !pass_on(waiting_.job, frame)) {
-      waiting_.dismiss();
-      result = fork_ahead(in_group ? frame.descriptors[1] : -1);
-      if (result <= 0) {
-        return result;
-      }
-      result = pass_on(waiting_.job, frame) ? result : -EPIPE;
+    if (!in_group && waiting_.job >= 0 && pass_on(waiting_.job, frame, network)) {
+      return 1;
     }
-    if (spawn.network == protocol::SpawnNetwork::kFurnished) {
-      networks_.keep_from_others();
+    waiting_.dismiss();
+    long result = fork_ahead(in_group ? frame.descriptors[1] : -1);
+    if (result <= 0) {
+      return result;
     }
-    return result;
+    return pass_on(waiting_.job, frame, network) ? result : -EPIPE;
   }
 
   // 0 in the new process; its copy of everything else that is open here is closed.
@@ -242,16 +258,27 @@ class NurseryServer {
   const protocol::Nursery& nursery_;
   int listener_;
   SpareNetworks networks_;
+  CaptiveStock captives_;
   Waiting waiting_;
   bool asked_ = false;
+  bool captive_asked_ = false;  // lately
 };
 
-// Takes on the identity of the sandbox.
-bool settle_in(const Received& frame, const protocol::Spawn& spawn, Failure& failure) {
-  if (frame.count != 1 || dup3(frame.descriptors[0], kControl, O_CLOEXEC) < 0) {
+// Takes on the identity of the sandbox, and moves into its network if that was made ahead.
+bool settle_in(const Received& frame, const protocol::Spawn& spawn, NetworkReady& network,
+               Failure& failure) {
+  if (frame.count < 1 || frame.count > 2 ||
+      dup3(frame.descriptors[0], kControl, O_CLOEXEC) < 0) {
     _exit(1);
   }
   close(frame.descriptors[0]);
+  if (frame.count == 2) {
+    if (setns(frame.descriptors[1], CLONE_NEWNET) != 0) {
+      return failure.at("move into", "the network namespace", -errno);
+    }
+    close(frame.descriptors[1]);
+    network = NetworkReady::kCaptive;
+  }
   // CRITICAL: as root each sandbox has ids of its own.
   if (spawn.uid != 0 && (syscall(SYS_setresgid, spawn.gid, spawn.gid, spawn.gid) != 0 ||
                          syscall(SYS_setresuid, spawn.uid, spawn.uid, spawn.uid) != 0)) {
@@ -277,7 +304,8 @@ bool in_own_user_namespace() {
   return first != std::string_view::npos && text[first] != '0';
 }
 
-void be_nursery(const Received& first, Received& frame, protocol::Spawn& spawn, BuiltRoot& root) {
+void be_nursery(const Received& first, Received& frame, protocol::Spawn& spawn, BuiltRoot& root,
+                NetworkReady& network) {
   Failure failure;
   protocol::Nursery nursery;
   // One that cannot be had is no error of anybody's sandbox: it ends, and nobody finds it.
@@ -301,7 +329,7 @@ void be_nursery(const Received& first, Received& frame, protocol::Spawn& spawn, 
   }
   prctl(PR_SET_NAME, "carrel-guest");
   protocol::parse_spawn(frame.view(), spawn);
-  if (!settle_in(frame, spawn, failure) || !built) {
+  if (!settle_in(frame, spawn, network, failure) || !built) {
     give_up(failure);
   }
 }

@@ -14,10 +14,14 @@ namespace carrel::guest {
 // Whether this process is in a user namespace that somebody made.
 bool in_own_user_namespace();
 
+// How far the network of a first process is made: it is an empty one, or already captive.
+enum class NetworkReady { kEmpty, kCaptive };
+
 // Serves its maker, and whoever connects to the listener that came with `first`, until its maker is
 // gone. It returns in the first process of each sandbox, in the first two parts of its root; its
 // stream is kControl, and `frame` is what `spawn` was read from. While sandboxes are asked for, one
 // such process waits for the next.
-void be_nursery(const Received& first, Received& frame, protocol::Spawn& spawn, BuiltRoot& root);
+void be_nursery(const Received& first, Received& frame, protocol::Spawn& spawn, BuiltRoot& root,
+                NetworkReady& network);
 
 }  // namespace carrel::guest

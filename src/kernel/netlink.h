@@ -11,6 +11,8 @@ namespace carrel::kernel {
 // that asks for it, and every one that fails before: so the first answer tells how it went.
 class NetlinkBatch {
  public:
+  NetlinkBatch() { data_.reserve(kUsual); }
+
   // Begins a message; `header` is the fixed part that follows netlink's own.
   NetlinkBatch& message(std::uint16_t type, std::uint16_t flags, std::string_view header);
   // Attributes of the last message.
@@ -27,6 +29,7 @@ class NetlinkBatch {
 
  private:
   static constexpr std::size_t kDeepest = 8;
+  static constexpr std::size_t kUsual = 3072;
 
   std::size_t open_attribute(std::uint16_t type);
   void close_attribute(std::size_t at);

@@ -51,11 +51,33 @@ bool parse_plan(std::string_view payload, Plan& plan) {
          !plan.alike.empty() && !plan.own.empty();
 }
 
+namespace {
+
+void write_captive(Writer& writer, const Captive& captive) {
+  writer.bytes(captive.routes);
+  writer.bytes(captive.routes6);
+  writer.bytes(captive.rules);
+}
+
+Captive read_captive(Reader& reader) {
+  Captive captive;
+  captive.routes = reader.bytes(kMaxNetlink);
+  captive.routes6 = reader.bytes(kMaxNetlink);
+  captive.rules = reader.bytes(kMaxNetlink);
+  if (captive.routes.empty() != captive.rules.empty()) {
+    reader.fail();
+  }
+  return captive;
+}
+
+}  // namespace
+
 void write_nursery(Writer& writer, const Nursery& nursery) {
   writer.bytes(nursery.staging);
   writer.bytes(nursery.shared);
   writer.bytes(nursery.alike);
   writer.bytes(nursery.terms);
+  write_captive(writer, nursery.captive);
 }
 
 bool parse_nursery(std::string_view payload, Nursery& nursery) {
@@ -64,6 +86,7 @@ bool parse_nursery(std::string_view payload, Nursery& nursery) {
   nursery.shared = reader.bytes(kMaxPlan);
   nursery.alike = reader.bytes(kMaxPlan);
   nursery.terms = reader.bytes(kMaxTerms);
+  nursery.captive = read_captive(reader);
   return reader.finished() && nursery.staging.starts_with('/') && !nursery.shared.empty() &&
          !nursery.alike.empty();
 }
@@ -75,7 +98,7 @@ void write_spawn(Writer& writer, const Spawn& spawn) {
   writer.bytes(spawn.own);
   writer.u32(spawn.uid);
   writer.u32(spawn.gid);
-  writer.u32(static_cast<std::uint32_t>(spawn.network));
+  write_captive(writer, spawn.captive);
 }
 
 bool parse_spawn(std::string_view payload, Spawn& spawn) {
@@ -86,9 +109,21 @@ bool parse_spawn(std::string_view payload, Spawn& spawn) {
   spawn.own = reader.bytes(kMaxPlan);
   spawn.uid = reader.u32();
   spawn.gid = reader.u32();
-  spawn.network = static_cast<SpawnNetwork>(reader.u32());
-  return reader.finished() && spawn.network <= SpawnNetwork::kFurnished && !spawn.shared.empty() && !spawn.alike.empty() && !spawn.own.empty() &&
-         (spawn.uid == 0) == (spawn.gid == 0);
+  spawn.captive = read_captive(reader);
+  return reader.finished() && !spawn.shared.empty() && !spawn.alike.empty() &&
+         !spawn.own.empty() && (spawn.uid == 0) == (spawn.gid == 0);
+}
+
+void write_spawned(Writer& writer, const Spawned& spawned) {
+  writer.u32(spawned.error);
+  writer.u32(spawned.present);
+}
+
+bool parse_spawned(std::string_view payload, Spawned& spawned) {
+  Reader reader({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
+  spawned.error = reader.u32();
+  spawned.present = reader.u32();
+  return reader.finished() && spawned.present >> kNetworkSockets == 0;
 }
 
 bool PlanReader::next(MountStep& step) {
@@ -123,9 +158,7 @@ void write_boot(Writer& writer, const Boot& boot) {
   write_list(writer, boot.writable);
   writer.bytes(boot.guest_filter);
   writer.bytes(boot.workload_filter);
-  writer.bytes(boot.routes);
-  writer.bytes(boot.routes6);
-  writer.bytes(boot.rules);
+  write_captive(writer, boot.captive);
 }
 
 bool parse_boot(std::string_view payload, Boot& boot) {
@@ -151,9 +184,7 @@ bool parse_boot(std::string_view payload, Boot& boot) {
   boot.writable = read_list(reader);
   boot.guest_filter = reader.bytes(kMaxFilter);
   boot.workload_filter = reader.bytes(kMaxFilter);
-  boot.routes = reader.bytes(kMaxNetlink);
-  boot.routes6 = reader.bytes(kMaxNetlink);
-  boot.rules = reader.bytes(kMaxNetlink);
+  boot.captive = read_captive(reader);
   return reader.finished() && boot.id.size() == kIdSize &&
          (boot.flags & ~std::uint32_t{kBootAllFlags}) == 0 &&
          boot.own_join_descriptors <= kMaxJoin && boot.join_descriptors <= kMaxJoin &&
@@ -162,7 +193,7 @@ bool parse_boot(std::string_view payload, Boot& boot) {
          boot.outer_gid != 0 && boot.processes != 0 &&
          boot.open_files != 0 && boot.lease_ms <= kMaxTimeoutMs && !boot.guest_filter.empty() &&
          boot.guest_filter.size() % 8 == 0 && !boot.workload_filter.empty() &&
-         boot.workload_filter.size() % 8 == 0 && boot.routes.empty() == boot.rules.empty();
+         boot.workload_filter.size() % 8 == 0;
 }
 
 }  // namespace carrel::protocol

@@ -88,6 +88,17 @@ struct Plan {
 void write_plan(Writer& writer, const Plan& plan);
 bool parse_plan(std::string_view payload, Plan& plan);
 
+// Netlink messages that make a network a captive one (kernel/captive_network.h); empty: it stays as
+// it is. Those for IPv6 are left out where the kernel has no IPv6.
+struct Captive {
+  std::string_view routes;
+  std::string_view routes6;
+  std::string_view rules;
+
+  [[nodiscard]] bool empty() const { return rules.empty(); }
+  bool operator==(const Captive&) const = default;
+};
+
 // A guest that is told this builds only the shared part, and then forks the first processes of
 // sandboxes into copies of it.
 struct Nursery {
@@ -95,6 +106,7 @@ struct Nursery {
   std::string_view shared;
   std::string_view alike;
   std::string_view terms;  // for whom; only ever compared
+  Captive captive;         // of its sandboxes that have a way out
 };
 
 void write_nursery(Writer& writer, const Nursery& nursery);
@@ -102,9 +114,6 @@ bool parse_nursery(std::string_view payload, Nursery& nursery);
 
 // One of them, for whoever expects these parts. With it comes the guest's end of its stream,
 // and perhaps the v2 control group that it is to be born in.
-// What becomes of the sandbox's network: it stays as it was made, or it is furnished with a way out.
-enum class SpawnNetwork : std::uint32_t { kLeft = 0, kFurnished = 1 };
-
 struct Spawn {
   std::string_view shared;
   std::string_view alike;
@@ -112,11 +121,24 @@ struct Spawn {
   std::string_view own;
   std::uint32_t uid = 0;  // in the nursery's user namespace; zero: the nursery's own
   std::uint32_t gid = 0;
-  SpawnNetwork network = SpawnNetwork::kFurnished;
+  Captive captive;  // what its network will be made to be
 };
 
 inline constexpr std::size_t kMaxTerms = 32U << 10;
 inline constexpr std::size_t kMaxSpawnDescriptors = 2;
+
+// The answer. With it comes a descriptor of the process; and, where its network is a captive one that
+// was made ahead, those of that network's sockets that are `present`, as in kNetworkSockets.
+struct Spawned {
+  std::uint32_t error = 0;  // an errno; zero: it was made
+  std::uint32_t present = 0;
+};
+
+inline constexpr std::size_t kSpawnedSize = 8;
+inline constexpr std::size_t kMaxSpawnedDescriptors = 1 + kNetworkSockets;
+
+void write_spawned(Writer& writer, const Spawned& spawned);
+bool parse_spawned(std::string_view payload, Spawned& spawned);
 
 void write_spawn(Writer& writer, const Spawn& spawn);
 bool parse_spawn(std::string_view payload, Spawn& spawn);
@@ -167,11 +189,7 @@ struct Boot {
   StringList writable;               // the paths below which a command may write
   std::string_view guest_filter;     // sock_filter arrays
   std::string_view workload_filter;
-  // Netlink messages that make a captive network (kernel/captive_network.h); empty: the sandbox has
-  // none. Those for IPv6 are left out where the kernel has no IPv6.
-  std::string_view routes;
-  std::string_view routes6;
-  std::string_view rules;
+  Captive captive;  // empty: nothing may leave the sandbox
 };
 
 void write_boot(Writer& writer, const Boot& boot);

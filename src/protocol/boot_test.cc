@@ -273,32 +273,38 @@ std::string encode_with(const Message& message, Write write) {
   return room;
 }
 
+constexpr Captive kCaptive{"routes", "routes6", "rules"};
+
 TEST(Nursery, IsReadBackAsWritten) {
-  const std::string payload = encode_with(protocol::Nursery{"/sys", "steps", "alike", "1:2"}, write_nursery);
+  const std::string payload = encode_with(protocol::Nursery{"/sys", "steps", "alike", "1:2", kCaptive}, write_nursery);
   protocol::Nursery parsed;
   ASSERT_TRUE(parse_nursery(payload, parsed));
   EXPECT_EQ(parsed.staging, "/sys");
   EXPECT_EQ(parsed.shared, "steps");
   EXPECT_EQ(parsed.terms, "1:2");
+  EXPECT_EQ(parsed.captive, kCaptive);
   for (std::size_t size = 0; size < payload.size(); ++size) {
     EXPECT_FALSE(parse_nursery(std::string(payload, 0, size), parsed)) << size;
   }
   EXPECT_FALSE(parse_nursery(payload + '\0', parsed));
   const std::string long_terms(kMaxTerms + 1, '1');
   for (const protocol::Nursery& bad :
-       {protocol::Nursery{"sys", "steps", "alike", ""}, protocol::Nursery{"/sys", "", "alike", ""},
-        protocol::Nursery{"/sys", "steps", "", ""},
-        protocol::Nursery{"/sys", "steps", "alike", long_terms}}) {
+       {protocol::Nursery{"sys", "steps", "alike", "", {}},
+        protocol::Nursery{"/sys", "", "alike", "", {}},
+        protocol::Nursery{"/sys", "steps", "", "", {}},
+        protocol::Nursery{"/sys", "steps", "alike", long_terms, {}},
+        protocol::Nursery{"/sys", "steps", "alike", "", {"", "6", "rules"}}}) {
     EXPECT_FALSE(parse_nursery(encode_with(bad, write_nursery), parsed));
   }
 }
 
 TEST(Spawn, IsReadBackAsWritten) {
-  const std::string payload = encode_with(Spawn{"steps", "alike", "1:2", "own", 7, 8}, write_spawn);
+  const std::string payload = encode_with(Spawn{"steps", "alike", "1:2", "own", 7, 8, kCaptive}, write_spawn);
   Spawn parsed;
   ASSERT_TRUE(parse_spawn(payload, parsed));
   EXPECT_EQ(parsed.shared, "steps");
   EXPECT_EQ(parsed.terms, "1:2");
+  EXPECT_EQ(parsed.captive, kCaptive);
   EXPECT_EQ(parsed.own, "own");
   EXPECT_EQ(parsed.uid, 7U);
   EXPECT_EQ(parsed.gid, 8U);
@@ -306,12 +312,27 @@ TEST(Spawn, IsReadBackAsWritten) {
     EXPECT_FALSE(parse_spawn(std::string(payload, 0, size), parsed)) << size;
   }
   EXPECT_FALSE(parse_spawn(payload + '\0', parsed));
-  for (const Spawn& bad : {Spawn{"", "alike", "", "own", 1, 1}, Spawn{"steps", "", "", "own", 1, 1},
-                           Spawn{"steps", "alike", "", "", 1, 1},
-                           Spawn{"steps", "alike", "", "own", 1, 0},
-                           Spawn{"steps", "alike", "", "own", 0, 1}}) {
+  for (const Spawn& bad : {Spawn{"", "alike", "", "own", 1, 1, {}},
+                           Spawn{"steps", "", "", "own", 1, 1, {}},
+                           Spawn{"steps", "alike", "", "", 1, 1, {}},
+                           Spawn{"steps", "alike", "", "own", 1, 0, {}},
+                           Spawn{"steps", "alike", "", "own", 0, 1, {}},
+                           Spawn{"steps", "alike", "", "own", 1, 1, {"routes", "", ""}}}) {
     EXPECT_FALSE(parse_spawn(encode_with(bad, write_spawn), parsed));
   }
+}
+
+TEST(Spawned, IsReadBackAsWritten) {
+  const std::string payload = encode_with(Spawned{7, 5}, write_spawned);
+  EXPECT_EQ(payload.size(), kSpawnedSize);
+  Spawned parsed;
+  ASSERT_TRUE(parse_spawned(payload, parsed));
+  EXPECT_EQ(parsed.error, 7U);
+  EXPECT_EQ(parsed.present, 5U);
+  EXPECT_FALSE(parse_spawned(payload + '\0', parsed));
+  EXPECT_FALSE(parse_spawned(std::string(payload, 1), parsed));
+  const Spawned more{0, 1U << kNetworkSockets};
+  EXPECT_FALSE(parse_spawned(encode_with(more, write_spawned), parsed));
 }
 
 TEST(MountStep, IsReadBackAsWritten) {

@@ -84,24 +84,8 @@ EgressAttack::Names EgressAttack::reached() const {
   return names;
 }
 
-namespace {
-
-std::vector<HostProcess> egress_processes() {
-  std::vector<HostProcess> all;
-  for (const HostProcess& process : descendants()) {
-    const std::string words =
-        read_text("/proc/" + std::to_string(process.pid) + "/cmdline").value_or("");
-    if (words.find(std::string("\0egress\0", 8)) != std::string::npos) {
-      all.push_back(process);
-    }
-  }
-  return all;
-}
-
-}  // namespace
-
 pid_t EgressAttack::egress_process() const {
-  const std::vector<HostProcess> all = egress_processes();
+  const std::vector<HostProcess> all = processes_of("egress");
   for (const HostProcess& one : all) {
     for (const HostProcess& above : all) {
       if (one.parent == above.pid) {
@@ -115,7 +99,7 @@ pid_t EgressAttack::egress_process() const {
 void EgressAttack::kill_egress() const {
   const pid_t works = egress_process();
   ASSERT_GT(works, 0);
-  for (const HostProcess& one : egress_processes()) {
+  for (const HostProcess& one : processes_of("egress")) {
     if (one.pid != works) {
       ASSERT_EQ(::kill(one.pid, SIGKILL), 0);
     }

@@ -5,8 +5,11 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <filesystem>
+#include <set>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "attacks/attack_test.h"
 #include "attacks/probe_table.h"
@@ -82,8 +85,9 @@ UniqueFd socket_in(int network) {
 class NurseryNetworks : public NurseryAttack {
  protected:
   // That of a sandbox in which this was run.
-  HeldNetwork used_for(const std::string& what) {
-    Process process(launch({"run", "--", "bash", "-c", what + "; echo up; read -r line"}));
+  HeldNetwork used_for(const std::string& what, const std::string& policy = "none") {
+    Process process(launch(
+        {"run", "--network", policy, "--", "bash", "-c", what + "; echo up; read -r line"}));
     EXPECT_TRUE(process.wait_for_output("up\n", std::chrono::seconds(20)));
     const std::string path = "/proc/" + std::to_string(lent_process()) + "/ns/net";
     HeldNetwork network{UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), {}};
@@ -142,6 +146,61 @@ TEST_P(NurseryNetworks, OneWithASocketThatSomebodyHoldsIsNobodyElses) {
   UniqueFd socket = socket_in(network.descriptor.get());
   ASSERT_TRUE(socket.valid());
   EXPECT_FALSE(is_given_again(network));
+}
+
+constexpr char kWayOut[] = "allow=tcp:192.0.2.9:80";
+
+// The networks that the nursery has a descriptor of.
+std::set<std::string> networks_of_nursery() {
+  std::set<std::string> found;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(
+           "/proc/" + std::to_string(nursery()) + "/fd", failed)) {
+    const std::string target = std::filesystem::read_symlink(entry.path(), failed).string();
+    if (target.starts_with("net:[")) {
+      found.insert(target);
+    }
+  }
+  return found;
+}
+
+TEST_P(NurseryNetworks, OneWithAWayOutIsMadeAhead) {
+  const Box box(GetParam());
+  ASSERT_NE(wait_for_nursery(GetParam()), 0);
+  (void)used_for("true", kWayOut);  // from now on the nursery has one
+  EXPECT_TRUE(eventually(std::chrono::seconds(10), [&] {
+    const std::set<std::string> ready = networks_of_nursery();
+    return ready.contains(used_for("true", kWayOut).name);
+  }));
+}
+
+// It is captive from its first moment: its sockets are held outside, and nothing else is there.
+TEST_P(NurseryNetworks, OneWithAWayOutHoldsLikeOneThatItsSandboxMade) {
+  const Box box(GetParam());
+  ASSERT_NE(wait_for_nursery(GetParam()), 0);
+  for (int i = 0; i < 3; ++i) {
+    const Run run = carrel({"run", "--network", kWayOut, "--", "bash", "-c",
+                            "(echo x >/dev/udp/192.0.2.1/9) 2>/dev/null || echo refused; "
+                            "exec 3<>/dev/tcp/169.254.169.254/80; "
+                            "printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; head -n 1 <&3"});
+    EXPECT_EQ(run.out, "refused\nHTTP/1.1 403 Forbidden\r\n") << run.err;
+  }
+}
+
+TEST_P(NurseryNetworks, OneWithAWayOutIsNobodyElses) {
+  const Box box(GetParam());
+  ASSERT_NE(wait_for_nursery(GetParam()), 0);
+  (void)used_for("true", kWayOut);
+  std::vector<HeldNetwork> held;
+  std::set<std::string> names;
+  for (int i = 0; i < 4; ++i) {
+    held.push_back(used_for("true", kWayOut));
+    EXPECT_TRUE(names.insert(held.back().name).second) << "a sandbox got the network of another";
+  }
+  for (int i = 0; i < 4; ++i) {
+    const Run run = script("readlink /proc/self/ns/net");
+    EXPECT_FALSE(names.contains(run.out.substr(0, run.out.find('\n')))) << run.out;
+  }
 }
 
 }  // namespace

@@ -123,12 +123,8 @@ TEST_P(Budgets, BytesStayUsedWhenTheEgressProcessDies) {
   const Box box(GetParam(), {"--network", "allow=http:allowed.test", "--network-in", "1m"});
   const std::string part = fetching("http://allowed.test/bytes/300000");
   const auto kill_worker = [&] {
-    for (const HostProcess& process : descendants()) {
-      const std::string words =
-          read_text("/proc/" + std::to_string(process.pid) + "/cmdline").value_or("");
-      if (words.find(std::string("\0egress\0", 8)) != std::string::npos) {
-        ::kill(process.pid, SIGKILL);
-      }
+    for (const HostProcess& process : processes_of("egress")) {
+      ::kill(process.pid, SIGKILL);
     }
   };
   int whole = 0;

@@ -10,7 +10,7 @@
 
 #include "support/box.h"
 #include "support/fixture.h"
-#include "support/internet.h"
+#include "support/networked.h"
 
 namespace carrel::test {
 namespace {
@@ -25,23 +25,15 @@ using testing::SizeIs;
 
 // TLS that the egress process ends, and what it adds to requests: R246 to R250, D36, D37, D39, K06
 // to K11, against an internet of the test's own.
-class Credentials : public CarrelTest {
+class Credentials : public NetworkedTest {
  protected:
   static constexpr const char* kCanary = "canary-7b1f53c2d9-secret";
   static constexpr const char* kBearer = "allowed.test=Authorization: Bearer {{ secret.token }}";
 
   void SetUp() override {
-    if (::geteuid() != 0) {
-      GTEST_SKIP() << "an internet of the test's own takes root";
-    }
-    CarrelTest::SetUp();
-    internet_.emplace(place().work(As::kRoot) + "/internet");
-    internet_->trust();
-  }
-  void TearDown() override {
+    NetworkedTest::SetUp();
     if (internet_.has_value()) {
-      internet_.reset();
-      CarrelTest::TearDown();
+      internet_->trust();
     }
   }
 
@@ -82,21 +74,15 @@ class Credentials : public CarrelTest {
     return values;
   }
   void kill_egress() {
-    for (const HostProcess& process : descendants()) {
-      const std::string words =
-          read_text("/proc/" + std::to_string(process.pid) + "/cmdline").value_or("");
-      if (words.find(std::string("\0egress\0", 8)) != std::string::npos) {
-        ASSERT_EQ(::kill(process.pid, SIGKILL), 0);
-        ASSERT_TRUE(eventually(std::chrono::seconds(10), [&] {
-          const std::vector<HostProcess> all = descendants();
-          return std::none_of(all.begin(), all.end(),
-                              [&](const HostProcess& other) { return other.pid == process.pid; });
-        }));
-      }
+    for (const HostProcess& process : processes_of("egress")) {
+      ASSERT_EQ(::kill(process.pid, SIGKILL), 0);
+      ASSERT_TRUE(eventually(std::chrono::seconds(10), [&] {
+        const std::vector<HostProcess> all = descendants();
+        return std::none_of(all.begin(), all.end(),
+                            [&](const HostProcess& other) { return other.pid == process.pid; });
+      }));
     }
   }
-
-  std::optional<Internet> internet_;
 };
 CARREL_AS_BOTH(Credentials);
 

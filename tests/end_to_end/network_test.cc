@@ -8,7 +8,7 @@
 
 #include "support/box.h"
 #include "support/fixture.h"
-#include "support/internet.h"
+#include "support/networked.h"
 
 namespace carrel::test {
 namespace {
@@ -20,40 +20,11 @@ using testing::IsEmpty;
 using testing::Not;
 
 // Section H: what may leave a sandbox, against an internet of the test's own.
-class Network : public CarrelTest {
+class Network : public NetworkedTest {
  protected:
-  void SetUp() override {
-    if (::geteuid() != 0) {
-      GTEST_SKIP() << "an internet of the test's own takes root";
-    }
-    CarrelTest::SetUp();
-    internet_.emplace(place().work(As::kRoot) + "/internet");
-  }
-  void TearDown() override {
-    if (internet_.has_value()) {
-      internet_.reset();
-      CarrelTest::TearDown();
-    }
-  }
-
-  // Python that fetches a URL and prints what came, or what went wrong.
-  [[nodiscard]] std::string fetching(const std::string& url) const {
-    return "import ssl, urllib.request\n"
-           "context = ssl.create_default_context(cadata='''" +
-           internet_->authority_certificate() +
-           "''')\n"
-           "try:\n"
-           "    print(urllib.request.urlopen('" + url +
-           "', timeout=10, context=context).read().decode())\n"
-           "except Exception as error:\n"
-           "    text = error.read().decode() if hasattr(error, 'read') else ''\n"
-           "    print('failed:', error, text)\n";
-  }
   [[nodiscard]] Run fetch(const std::string& url, const std::string& network) {
     return python(fetching(url), {"--network", network});
   }
-
-  std::optional<Internet> internet_;
 };
 CARREL_AS_BOTH(Network);
 
@@ -92,6 +63,21 @@ TEST_P(Network, R108_MetadataAndPrivateAddressesAreDeniedByNameAndByNumber) {
   EXPECT_THAT(internet_->requests(), IsEmpty());
   // They can be listed.
   EXPECT_THAT(fetch("http://10.1.2.3/", "allow=http:10.1.2.3").out, HasSubstr("hello"));
+}
+
+TEST_P(Network, R111_EachOfSeveralSandboxesHasItsOwnPolicy) {
+  const Box nothing(GetParam());
+  const Box one(GetParam(), {"--network", "allow=allowed.test"});
+  const Box other(GetParam(), {"--network", "allow=a.wild.test"});
+  const std::string code = fetching("https://allowed.test/") + fetching("https://a.wild.test/");
+  const auto answers = [&](const Box& box) {
+    const std::string out = box.sh("python3 - <<'END'\n" + code + "END").out;
+    return std::pair(out.find("hello from allowed.test") != std::string::npos,
+                     out.find("hello from a.wild.test") != std::string::npos);
+  };
+  EXPECT_EQ(answers(nothing), std::pair(false, false));
+  EXPECT_EQ(answers(one), std::pair(true, false));
+  EXPECT_EQ(answers(other), std::pair(false, true));
 }
 
 TEST_P(Network, R113_AnEmptyListAllowsNothing) {
@@ -162,7 +148,7 @@ TEST_P(Network, R109_LookupsTellNobodyAnything) {
   EXPECT_THAT(internet_->queries(), IsEmpty());
 }
 
-TEST_P(Network, ThePolicyOfARunningSandboxIsChangedAndExplainedAndLogged) {
+TEST_P(Network, R114_ThePolicyOfARunningSandboxIsChangedAndExplainedAndLogged) {
   const Box box(GetParam(), {"--network", "allow=allowed.test"});
   EXPECT_THAT(box.sh("python3 - <<'END'\n" + fetching("https://allowed.test/") + "END").out,
               HasSubstr("hello"));
@@ -212,19 +198,6 @@ TEST_P(Network, ATightenedPolicyEndsWhatItNoLongerAllows) {
   EXPECT_THAT(client.wait(std::chrono::seconds(10)).out, AnyOf(HasSubstr("cut"), HasSubstr("got b''")));
 }
 
-// The processes of the installation that serve networks: the one that works has one above it.
-std::vector<HostProcess> egress_processes() {
-  std::vector<HostProcess> result;
-  for (const HostProcess& process : descendants()) {
-    const std::string words =
-        read_text("/proc/" + std::to_string(process.pid) + "/cmdline").value_or("");
-    if (words.find(std::string("\0egress\0", 8)) != std::string::npos) {
-      result.push_back(process);
-    }
-  }
-  return result;
-}
-
 TEST_P(Network, D31_AWorkerThatDiesIsReplacedAndNamesStayWhatTheyWere) {
   const Box box(GetParam(), {"--network", "allow=tcp:allowed.test:7000"});
   Process client(launch({"exec", box.id(), "--", "python3", "-c",
@@ -243,7 +216,7 @@ TEST_P(Network, D31_AWorkerThatDiesIsReplacedAndNamesStayWhatTheyWere) {
                          "        pass\n"
                          "    time.sleep(0.1)\n"}));
   ASSERT_TRUE(client.wait_for_output("here", std::chrono::seconds(10)));
-  const std::vector<HostProcess> before = egress_processes();
+  const std::vector<HostProcess> before = processes_of("egress");
   ASSERT_EQ(before.size(), 2U);
   const bool first_is_above = before[1].parent == before[0].pid;
   ASSERT_EQ(::kill(before[first_is_above ? 1 : 0].pid, SIGKILL), 0);
@@ -257,8 +230,12 @@ TEST_P(Network, D31_AKilledEgressProcessOpensNothingAndTheNextOneGoesOn) {
   ASSERT_THAT(box.sh(get).out, HasSubstr("hello"));
   Process client(launch({"exec", box.id(), "--", "bash", "-c", "echo here; read; " + get}));
   ASSERT_TRUE(client.wait_for_output("here", std::chrono::seconds(10)));
+  // The keeper would bring them back.
+  const std::vector<HostProcess> keeper = processes_of("keeper");
+  ASSERT_EQ(keeper.size(), 1U);
+  ASSERT_EQ(::kill(keeper[0].pid, SIGSTOP), 0);
   // The one above first, which would start another.
-  std::vector<HostProcess> all = egress_processes();
+  std::vector<HostProcess> all = processes_of("egress");
   ASSERT_EQ(all.size(), 2U);
   if (all[0].parent == all[1].pid) {
     std::swap(all[0], all[1]);
@@ -268,6 +245,7 @@ TEST_P(Network, D31_AKilledEgressProcessOpensNothingAndTheNextOneGoesOn) {
   }
   client.write("\n");
   EXPECT_THAT(client.wait(std::chrono::seconds(20)).out, HasSubstr("failed"));
+  EXPECT_EQ(::kill(keeper[0].pid, SIGCONT), 0);
   EXPECT_THAT(box.sh(get).out, HasSubstr("hello"));
 }
 

@@ -74,6 +74,16 @@ std::vector<HostProcess> descendants() {
   return found;
 }
 
+std::vector<HostProcess> processes_of(const std::string& command) {
+  std::vector<HostProcess> found = descendants();
+  const std::string word = std::string(1, '\0') + command + std::string(1, '\0');
+  std::erase_if(found, [&](const HostProcess& process) {
+    const auto words = read_text("/proc/" + std::to_string(process.pid) + "/cmdline");
+    return !words.has_value() || words->find(word) == std::string::npos;
+  });
+  return found;
+}
+
 std::string status_field(pid_t pid, const std::string& name) {
   std::istringstream lines(read_text("/proc/" + std::to_string(pid) + "/status").value_or(""));
   std::string line;

@@ -23,6 +23,10 @@ struct HostProcess {
 // that an orphan of a sandbox stays theirs. Zombies are not live.
 std::vector<HostProcess> descendants();
 
+// Of those, the ones that are `carrel COMMAND`: a keeper, or what serves the networks of sandboxes,
+// where the one that works has one above it.
+std::vector<HostProcess> processes_of(const std::string& command);
+
 // Whether it is the nursery of a keeper, or waits there for a sandbox: it belongs to the installation and to no sandbox.
 bool is_nursery(const HostProcess& process);
 

@@ -18,6 +18,7 @@
 #include <optional>
 #include <vector>
 
+#include "backends/native/egress_watch.h"
 #include "backends/native/keeper_client.h"
 #include "backends/native/keeper_visit.h"
 #include "backends/native/nursery.h"
@@ -27,6 +28,7 @@
 #include "backends/native/scope.h"
 #include "base/files.h"
 #include "base/unix_socket.h"
+#include "egress/registration.h"
 #include "policy/settings.h"
 #include "storage/box.h"
 
@@ -35,6 +37,7 @@ namespace carrel::native {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
 
 constexpr int kIdleMs = 3000;
 constexpr int kBuryAgainMs = 250;
@@ -77,7 +80,7 @@ Status check_process_descriptors() {
 
 class Keeper {
  public:
-  explicit Keeper(storage::Home& home) : home_(home) {}
+  explicit Keeper(storage::Home& home) : home_(home), egress_(home) {}
 
   Status open() {
     CARREL_TRY(check_process_descriptors());
@@ -96,7 +99,7 @@ class Keeper {
       }
       UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, record.value().pid, 0)));
       if (process.valid() && storage::is_alive(record.value())) {
-        boxes_.push_back({id, 0, std::move(process), {}});
+        keep(id, 0, std::move(process));
       }
     }
     if (!boxes_.empty()) {
@@ -116,11 +119,16 @@ class Keeper {
         waits.push_back({visit.client_fd(), POLLIN, 0});
         waits.push_back({visit.guest_fd(), POLLIN, 0});
       }
-      if (::poll(waits.data(), waits.size(), patience()) == 0) {
-        if (is_idle() && !one_shots_come(run_.get()) && leave()) {
-          return;
-        }
+      if (::poll(waits.data(), waits.size(), patience()) != 0) {
+        last_event_ = Clock::now();
+      } else if (is_idle() && !one_shots_come(run_.get()) && leave()) {
+        return;
+      } else if (until_nursery() <= milliseconds(0)) {
         tend_nursery();
+        last_event_ = Clock::now();
+      }
+      if (has_networks()) {
+        egress_.look();
       }
       if (waits[1].revents != 0) {
         nursery_.reset();
@@ -148,7 +156,17 @@ class Keeper {
     pid_t child = 0;     // 0: made by an earlier keeper, so its exit status is not ours to have
     UniqueFd process;    // invalid once it has ended
     std::string reason;  // why it ended
+    bool networked = false;
   };
+
+  void keep(const std::string& id, pid_t child, UniqueFd process) {
+    boxes_.push_back({id, child, std::move(process), {}, egress::is_registered(home_, id)});
+  }
+
+  [[nodiscard]] bool has_networks() const {
+    return std::any_of(boxes_.begin(), boxes_.end(),
+                       [](const Box& box) { return box.networked; });
+  }
 
   // What it makes lives in a scope of its own, where it can have one: not in the session of
   // whoever started it, and with limits. One that only has a nursery stays with those whom it
@@ -176,10 +194,16 @@ class Keeper {
     return {};
   }
 
+  // How long nothing else has to happen before the nursery is looked at.
+  [[nodiscard]] milliseconds until_nursery() const {
+    const milliseconds quiet(nursery_.has_value() ? kNurseryCheckMs
+                             : nursery_failed_    ? kNurseryAgainMs
+                                                  : kNurseryStartMs);
+    return std::chrono::ceil<milliseconds>(last_event_ + quiet - Clock::now());
+  }
+
   [[nodiscard]] int patience() const {
-    int least = nursery_.has_value() ? kNurseryCheckMs
-                : nursery_failed_    ? kNurseryAgainMs
-                                     : kNurseryStartMs;
+    int least = static_cast<int>(std::max(until_nursery(), milliseconds(0)).count());
     if (is_idle()) {
       return one_shots_come(run_.get()) ? std::min(least, kIdleMs) : kIdleMs;
     }
@@ -187,6 +211,9 @@ class Keeper {
     const auto ended = [](const Box& box) { return !box.process.valid(); };
     if (std::any_of(boxes_.begin(), boxes_.end(), ended)) {
       take(kBuryAgainMs);
+    }
+    if (has_networks()) {
+      take(egress_.time_left());
     }
     for (const Visit& visit : visits_) {
       if (auto left = visit.time_left(); left.has_value()) {
@@ -255,7 +282,7 @@ class Keeper {
   void serve(Visit& visit, short client_events, short guest_events) {
     auto made = visit.go_on(client_events, guest_events);
     if (made.has_value()) {
-      boxes_.push_back({made->id, made->child, std::move(made->process), {}});
+      keep(made->id, made->child, std::move(made->process));
     }
   }
 
@@ -290,6 +317,8 @@ class Keeper {
   bool settled_ = false;  // in that scope, if it could be had
   std::optional<Nursery> nursery_;
   bool nursery_failed_ = false;
+  Clock::time_point last_event_ = Clock::now();
+  EgressWatch egress_;
   std::vector<Box> boxes_;
   std::list<Visit> visits_;
 };

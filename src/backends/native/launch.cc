@@ -112,7 +112,8 @@ std::string encode_plan(const MountPlan& plan) {
 }
 
 std::string encode_boot(const LaunchRequest& request, const SandboxGroups& groups,
-                        const EnforcementFacts& facts, std::uint32_t outer_id) {
+                        const EnforcementFacts& facts, const kernel::CaptiveNetwork& network,
+                        std::uint32_t outer_id) {
   const policy::Spec& spec = request.spec;
   protocol::Boot boot;
   boot.id = request.id;
@@ -157,13 +158,7 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
   // once, and both are under it.
   boot.guest_filter = request.lifetime == Lifetime::kOneShot ? boot.workload_filter
                                                              : bytes_of(guest_filter());
-  kernel::CaptiveNetwork network;
-  if (spec.network.mode != policy::NetworkMode::kNone) {
-    network = kernel::captive_network();
-    boot.routes = network.routes;
-    boot.routes6 = network.routes6;
-    boot.rules = network.rules;
-  }
+  boot.captive = messages_of(network);
   std::string payload(environment.size() + writable.size() + boot.guest_filter.size() +
                           boot.workload_filter.size() + network.routes.size() +
                           network.routes6.size() + network.rules.size() + 8192,
@@ -248,12 +243,17 @@ Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& s
 }
 
 Launch::Launch(storage::Home& home, LaunchRequest request)
-    : home_(&home), request_(std::move(request)), id_range_(request_.id_range) {}
+    : home_(&home), request_(std::move(request)), id_range_(request_.id_range) {
+  if (has_network(request_.spec)) {
+    captive_ = kernel::captive_network();
+  }
+}
 
 Launch::Launch(Launch&& other) noexcept
     : home_(other.home_),
       request_(std::move(other.request_)),
       into_(other.into_),
+      captive_(std::move(other.captive_)),
       mounts_(std::move(other.mounts_)),
       trees_(std::move(other.trees_)),
       loan_(std::move(other.loan_)),
@@ -319,15 +319,19 @@ Status Launch::prepare_trees() {
 Status Launch::ask(Lender& lender, int into) {
   CARREL_TRY(claim_ids());
   CARREL_TRY(plan());
-  loan_ = lender.ask({*mounts_, id_range_, into,
-                      has_network(request_.spec) ? protocol::SpawnNetwork::kFurnished
-                                                 : protocol::SpawnNetwork::kLeft});
+  loan_ = lender.ask({*mounts_, id_range_, into, messages_of(captive_)});
   into_ = into;
   return {};
 }
 
+Result<LentProcess*> Launch::await_network() {
+  CARREL_TRY(take_loan());
+  const bool ready = lent_.has_value() && !lent_->network.descriptors.empty();
+  return ready ? &*lent_ : nullptr;
+}
+
 Status Launch::take_loan() {
-  if (!loan_.has_value()) {
+  if (!loan_.has_value() || lent_.has_value()) {
     return {};
   }
   auto lent = loan_->take();
@@ -407,7 +411,7 @@ Result<Launched> Launch::finish(const HostSetup& host, SandboxGroups groups) {
   }
   const std::uint32_t outer =
       lent_.has_value() && id_range_.has_value() ? id_in_nursery(*id_range_) : kInnerId;
-  CARREL_TRY(tell(encode_boot(request_, groups, facts, outer), descriptors));
+  CARREL_TRY(tell(encode_boot(request_, groups, facts, captive_, outer), descriptors));
   Launched launched;
   launched.id = request_.id;
   if (made_.has_value()) {

@@ -38,7 +38,8 @@ struct LaunchRequest {
   std::string id;
   policy::Spec spec;
   Lifetime lifetime = Lifetime::kOneShot;
-  UniqueFd listener;          // kLongLived: the bound socket that the guest will listen on
+  UniqueFd listener;          // kLongLived: the bound socket that the guest will listen on; see
+                              // give_listener()
   std::uint64_t lease_ms = 0;
   std::vector<GivenTree> trees;  // one for each mount of the spec, and others
   // As root, if the caller has claimed one for it, who then also gives it back if this fails.
@@ -68,6 +69,11 @@ class Launch {
   // root, which takes it longer than everything else. The lender, if there is one, is asked first.
   static Result<Launch> begin(storage::Home& home, LaunchRequest request, int clone_into,
                               Lender* lender = nullptr);
+  // The bound socket that the guest will listen on, if the request has none.
+  void give_listener(UniqueFd listener) { request_.listener = std::move(listener); }
+  // Waits for the first process, if it was asked for: where its network was made ahead, that can be
+  // served from now on. Null otherwise.
+  Result<LentProcess*> await_network();
   // Tells it the rest. A protection that the spec requires and this host cannot give is
   // kUnsupported.
   Result<Launched> finish(const HostSetup& host, SandboxGroups groups);
@@ -91,6 +97,7 @@ class Launch {
   storage::Home* home_;
   LaunchRequest request_;
   int into_ = -1;
+  kernel::CaptiveNetwork captive_;  // if it has a way out
   std::optional<MountPlan> mounts_;
   std::vector<PreparedTree> trees_;  // of the request's, in their order
   std::optional<Loan> loan_;

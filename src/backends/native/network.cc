@@ -85,15 +85,23 @@ Status register_network(const storage::Home& home, const std::string& id,
   return egress::write_registration(home, registration);
 }
 
-Result<egress::Attendance> open_network(const storage::Home& home, Launched& launched,
-                                        const policy::Spec& spec) {
-  CARREL_ASSIGN(const pid_t guest, process_of(launched.pidfd.get()));
-  CARREL_TRY(register_network(home, launched.id, egress::Registration::Kind::kOneShot, guest,
-                              spec));
-  CARREL_ASSIGN(egress::Attendance attendance, egress::Attendance::begin(home, launched.id));
-  CARREL_TRY(sandbox::await_guest(launched.stream, kBootMs));
-  CARREL_TRY(attendance.finish());
-  return attendance;
+Result<NetworkOpening> NetworkOpening::begin(const storage::Home& home, const std::string& id,
+                                             int guest, egress::HandedSockets handed,
+                                             const policy::Spec& spec) {
+  CARREL_ASSIGN(const pid_t process, process_of(guest));
+  CARREL_TRY(register_network(home, id, egress::Registration::Kind::kOneShot, process, spec));
+  const Sockets sockets = handed.descriptors.empty() ? Sockets::kFromGuest : Sockets::kHanded;
+  CARREL_ASSIGN(egress::Attendance attendance,
+                egress::Attendance::begin(home, id, guest, std::move(handed)));
+  return NetworkOpening(std::move(attendance), sockets);
+}
+
+Result<egress::Attendance> NetworkOpening::finish(sandbox::GuestStream& stream) && {
+  if (sockets_ == Sockets::kFromGuest) {
+    CARREL_TRY(sandbox::await_guest(stream, kBootMs));
+  }
+  CARREL_TRY(attendance_.finish());
+  return std::move(attendance_);
 }
 
 Status serve_network(const storage::Home& home, const std::string& id) {

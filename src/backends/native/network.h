@@ -26,10 +26,25 @@ Status add_trust(const storage::Home& home, const std::string& id, const policy:
 Status register_network(const storage::Home& home, const std::string& id,
                         egress::Registration::Kind kind, pid_t guest, const policy::Spec& spec);
 
-// Has the network of a one-shot sandbox served, while its guest boots. CRITICAL: before its command
-// runs.
-Result<egress::Attendance> open_network(const storage::Home& home, Launched& launched,
-                                        const policy::Spec& spec);
+// Has the network of a one-shot sandbox served, while its guest boots.
+class NetworkOpening {
+ public:
+  // `guest` is a descriptor of its first process. If its sockets are there, it has not to be told yet
+  // what to do.
+  static Result<NetworkOpening> begin(const storage::Home& home, const std::string& id, int guest,
+                                      egress::HandedSockets handed, const policy::Spec& spec);
+  // Waits until it is. CRITICAL: before its command runs.
+  Result<egress::Attendance> finish(sandbox::GuestStream& stream) &&;
+
+ private:
+  // Whether the egress process needs the guest for it, which then has to be there.
+  enum class Sockets { kHanded, kFromGuest };
+  NetworkOpening(egress::Attendance attendance, Sockets sockets)
+      : attendance_(std::move(attendance)), sockets_(sockets) {}
+
+  egress::Attendance attendance_;
+  Sockets sockets_;
+};
 // The same for a long-lived one, if it has a network; and unless it is served.
 Status serve_network(const storage::Home& home, const std::string& id);
 Status ensure_network(const storage::Home& home, const std::string& id);

@@ -50,42 +50,41 @@ std::string kind_of(const MountPlan& plan, const std::string& terms) {
   return plan.shared + plan.alike + terms;
 }
 
-// The new process's descriptor, or why there is none.
-Result<UniqueFd> receive_spawned(int stream) {
-  std::array<unsigned char, protocol::kHeaderSize + 4> bytes{};
-  iovec data{bytes.data(), bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  pollfd wait{stream, POLLIN, 0};
+// The new process, whose stream this is, or why there is none.
+Result<LentProcess> receive_spawned(UniqueFd stream) {
+  std::array<char, protocol::kHeaderSize + protocol::kSpawnedSize> bytes{};
+  pollfd wait{stream.get(), POLLIN, 0};
   if (::poll(&wait, 1, kAnswerMs) != 1) {
     return Error{Code::kTimeout, 0, "the nursery does not answer", {}};
   }
-  const ssize_t n = ::recvmsg(stream, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL);
-  UniqueFd pidfd;
-  if (const cmsghdr* header = CMSG_FIRSTHDR(&message);
-      n > 0 && header != nullptr && header->cmsg_type == SCM_RIGHTS) {
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-    pidfd.reset(fd);
-  }
+  std::vector<UniqueFd> descriptors;
+  const ssize_t n = receive_with(stream.get(), bytes, descriptors, MSG_WAITALL);
   protocol::FrameHeader header;
+  protocol::Spawned spawned;
+  const auto* head = reinterpret_cast<const unsigned char*>(bytes.data());
   if (n != static_cast<ssize_t>(bytes.size()) ||
-      !protocol::parse_header(std::span<const unsigned char, protocol::kHeaderSize>(
-                                  bytes.data(), protocol::kHeaderSize),
-                              4, header) ||
-      header.type != protocol::FrameType::kSpawned) {
+      !protocol::parse_header(
+          std::span<const unsigned char, protocol::kHeaderSize>(head, protocol::kHeaderSize),
+          protocol::kSpawnedSize, header) ||
+      header.type != protocol::FrameType::kSpawned ||
+      !protocol::parse_spawned({bytes.data() + protocol::kHeaderSize, protocol::kSpawnedSize},
+                               spawned)) {
     return Error{Code::kGone, 0, "the nursery ended", {}};
   }
-  protocol::Reader reader(std::span<const unsigned char>(bytes).subspan(protocol::kHeaderSize));
-  const int reason = static_cast<int>(reader.u32());
-  if (reason != 0 || !pidfd.valid()) {
-    return Error{Code::kUnavailable, reason, "the nursery made no process", {}};
+  if (spawned.error != 0 || descriptors.empty()) {
+    return Error{Code::kUnavailable, static_cast<int>(spawned.error),
+                 "the nursery made no process", {}};
   }
-  return pidfd;
+  LentProcess process;
+  process.pidfd = std::move(descriptors.front());
+  process.stream = std::move(stream);
+  descriptors.erase(descriptors.begin());
+  process.network = {std::move(descriptors), spawned.present};
+  return process;
+}
+
+std::size_t size_of(const protocol::Captive& captive) {
+  return captive.routes.size() + captive.routes6.size() + captive.rules.size();
 }
 
 Result<Loan> send_request(int socket, const Wanted& wanted, const std::string& terms) {
@@ -103,14 +102,15 @@ Result<Loan> send_request(int socket, const Wanted& wanted, const std::string& t
   if (wanted.id_range.has_value()) {
     spawn.uid = spawn.gid = id_in_nursery(*wanted.id_range);
   }
-  spawn.network = wanted.network;
+  spawn.captive = wanted.captive;
   std::vector<int> descriptors = {guest_end.get()};
   if (wanted.into >= 0) {
     descriptors.push_back(wanted.into);
   }
   const std::string payload =
       encode(spawn,
-             spawn.shared.size() + spawn.alike.size() + spawn.terms.size() + spawn.own.size(),
+             spawn.shared.size() + spawn.alike.size() + spawn.terms.size() + spawn.own.size() +
+                 size_of(spawn.captive),
              protocol::write_spawn);
   CARREL_TRY(send_frame(socket, protocol::FrameType::kSpawn, payload, descriptors));
   return loan;
@@ -119,8 +119,7 @@ Result<Loan> send_request(int socket, const Wanted& wanted, const std::string& t
 }  // namespace
 
 Result<LentProcess> Loan::take() {
-  CARREL_ASSIGN(UniqueFd pidfd, receive_spawned(stream_.get()));
-  return LentProcess{std::move(pidfd), std::move(stream_)};
+  return receive_spawned(std::move(stream_));
 }
 
 Result<Nursery> Nursery::start(const MountPlan& plan, UniqueFd listener) {
@@ -134,10 +133,14 @@ Result<Nursery> Nursery::start(const MountPlan& plan, UniqueFd listener) {
       CARREL_TRY(process.map_ids(nursery_id_map()));
     }
     CARREL_TRY(process.execute());
-    const protocol::Nursery nursery{plan.staging, plan.shared, plan.alike, *terms};
-    const std::string payload = encode(
-        nursery, plan.staging.size() + plan.shared.size() + plan.alike.size() + terms->size(),
-        protocol::write_nursery);
+    const kernel::CaptiveNetwork captive = kernel::captive_network();
+    const protocol::Nursery nursery{plan.staging, plan.shared, plan.alike, *terms,
+                                    messages_of(captive)};
+    const std::string payload =
+        encode(nursery,
+               plan.staging.size() + plan.shared.size() + plan.alike.size() + terms->size() +
+                   size_of(nursery.captive),
+               protocol::write_nursery);
     std::vector<int> descriptors;
     if (listener.valid()) {
       descriptors.push_back(listener.get());

@@ -11,6 +11,8 @@
 #include "backends/native/mount_plan.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "egress/client.h"
+#include "kernel/captive_network.h"
 #include "protocol/boot.h"
 #include "storage/home.h"
 
@@ -23,13 +25,18 @@ namespace carrel::native {
 struct LentProcess {
   UniqueFd pidfd;
   UniqueFd stream;
+  egress::HandedSockets network;  // of its captive network, if that was made ahead
 };
+
+inline protocol::Captive messages_of(const kernel::CaptiveNetwork& network) {
+  return {network.routes, network.routes6, network.rules};
+}
 
 struct Wanted {
   const MountPlan& plan;
   std::optional<std::uint32_t> id_range;  // as root
   int into = -1;                          // a v2 control group to be born in
-  protocol::SpawnNetwork network = protocol::SpawnNetwork::kFurnished;
+  protocol::Captive captive;              // empty: it has no way out
 };
 
 // A process that was asked for.

@@ -97,12 +97,15 @@ void forget(storage::Home& home, const policy::Spec& spec, const std::string& id
   home.release_once(id);
 }
 
+using Opening = std::optional<NetworkOpening>;
+
 // The command, with its network served as long as it runs.
-Result<sandbox::ExecResult> serve(const storage::Home& home, Launched& box, const OneShot& job,
+Result<sandbox::ExecResult> serve(Launched& box, Result<Opening> network, const OneShot& job,
                                   std::string_view start, sandbox::CommandIo io) {
   std::optional<egress::Attendance> attendance;
-  if (has_network(job.spec)) {
-    CARREL_ASSIGN(attendance, open_network(home, box, job.spec));
+  CARREL_ASSIGN(Opening opening, std::move(network));
+  if (opening.has_value()) {
+    CARREL_ASSIGN(attendance, std::move(*opening).finish(box.stream));
     io.aside = attendance->fd();
     io.on_aside = [&] { return attendance->renew(); };
   }
@@ -127,11 +130,7 @@ class OneShots::Making {
     request.id = id_;
     request.spec = spec_;
     CARREL_ASSIGN(request.trees, duplicate(*trees_));
-    if (has_network(spec_)) {
-      egress::remove_registration(*all_->home_, id_);  // of an attempt that failed
-      CARREL_ASSIGN(request.listener, egress::bind_guest_socket(*all_->home_, id_));
-      CARREL_TRY(add_trust(*all_->home_, id_, spec_, request.trees));
-    }
+    CARREL_TRY(add_trust(*all_->home_, id_, spec_, request.trees));
     if (::geteuid() == 0) {
       CARREL_ASSIGN(mark_, leave_mark(*all_->home_, id_, spec_.cgroup_parent));
       request.id_range = range_ = claim_place(*all_->home_, id_);
@@ -142,10 +141,22 @@ class OneShots::Making {
     }
     CARREL_ASSIGN(Launch launch, Launch::begin(*all_->home_, std::move(request),
                                                groups.clone_into, all_->lender_));
+    if (has_network(spec_)) {
+      CARREL_TRY(begin_network(launch));
+    }
     if (placing == Placing::kLater) {
       CARREL_ASSIGN(groups, find_place(placing));
     }
     return launch.finish(*host_, std::move(groups));
+  }
+
+  // Its network, on its way to be served; nothing if it has none.
+  Result<Opening> open_network(const Launched& launched) {
+    if (has_network(spec_) && !network_.has_value()) {
+      CARREL_ASSIGN(network_, NetworkOpening::begin(*all_->home_, id_, launched.pidfd.get(), {},
+                                                    spec_));
+    }
+    return std::exchange(network_, std::nullopt);
   }
 
   [[nodiscard]] bool in_keepers_scope() const {
@@ -153,6 +164,18 @@ class OneShots::Making {
   }
 
  private:
+  // Its network is tried and served while the rest is done, if it was made ahead.
+  Status begin_network(Launch& launch) {
+    CARREL_ASSIGN(UniqueFd listener, egress::bind_guest_socket(*all_->home_, id_));
+    launch.give_listener(std::move(listener));
+    CARREL_ASSIGN(LentProcess* const lent, launch.await_network());
+    if (lent != nullptr) {
+      CARREL_ASSIGN(network_, NetworkOpening::begin(*all_->home_, id_, lent->pidfd.get(),
+                                                    std::move(lent->network), spec_));
+    }
+    return {};
+  }
+
   Result<SandboxGroups> find_place(Placing placing) {
     CARREL_TRY(look_at_host());
     if (!mark_.valid() && !host_->cgroups.hierarchies().empty()) {
@@ -202,6 +225,7 @@ class OneShots::Making {
   KeepersScope keepers_;
   UniqueFd mark_;
   std::optional<std::uint32_t> range_;     // of a place
+  Opening network_;
   std::shared_ptr<const HostSetup> host_;  // the sandbox's groups refer to it
 };
 
@@ -243,10 +267,12 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
   auto launched = making->make();
   if (!launched.ok() && making->in_keepers_scope()) {  // it may just have ended
     home.release_ids_of(id);
-    home.release_once(id);
+    forget(home, job.spec, id);
     making = std::make_unique<Making>(*this, id, job, KeepersScope::kLeave);
     launched = making->make();
   }
+  Result<Opening> network = launched.ok() ? making->open_network(launched.value())
+                                          : Result<Opening>(launched.error());
   sweep();  // while the guest builds its room
   if (!launched.ok()) {
     home.release_ids_of(id);
@@ -257,7 +283,7 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
   if (listener) {
     listener(box.enforcement);
   }
-  Result<sandbox::ExecResult> result = serve(home, box, job, start, io);
+  Result<sandbox::ExecResult> result = serve(box, std::move(network), job, start, io);
   end_sandbox(box);
   std::uint64_t peak = 0;
   if (box.groups.box.has_value()) {
