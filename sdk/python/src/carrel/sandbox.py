@@ -1,0 +1,224 @@
+"""Sandboxes: :class:`Sandbox` for ordinary code and :class:`AsyncSandbox` for an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Union
+
+from ._box import BoxCore
+from ._endpoint import Endpoint
+from ._files import AsyncFiles, Files
+from ._steps import AsyncSide, Steps, SyncSide, T, perform, perform_async
+from ._transport import AsyncHttpTransport, HttpTransport
+from .commands import AsyncCommand, Command
+from .terminals import AsyncTerminal, Terminal
+
+GRACE = 2.0
+
+
+class Sandbox(BoxCore, SyncSide):
+    """A room of its own for commands that nobody has read.
+
+    ::
+
+        with Sandbox() as box:
+            box.run("cd /tmp")
+            print(box.run("pwd").stdout)
+
+    The block makes the sandbox and removes it; ``open()`` and ``close()`` do the same by hand. It
+    finds the daemon of this user, or starts it; ``CARREL_API`` and ``CARREL_TOKEN`` name another
+    one. Threads may share a sandbox: commands of one shell wait for each other.
+    """
+
+    files: Files
+
+    def _connect(self, endpoint: Endpoint) -> None:
+        self._transport = HttpTransport(endpoint)
+        self.files = Files(self)
+
+    @property
+    def _endpoint(self) -> Endpoint:
+        return self._transport.endpoint
+
+    def _perform(self, steps: Steps[T]) -> T:
+        return perform(steps, self._transport)
+
+    @classmethod
+    def attach(cls, box_id: str, *, endpoint: Endpoint | None = None) -> Sandbox:
+        """A sandbox that is there already. Closing it leaves it alone; ``delete()`` ends it."""
+        box = cls(endpoint=endpoint)
+        box._adopt(box_id)
+        try:
+            box.info()
+        except BaseException:
+            box.close()
+            raise
+        return box
+
+    def open(self) -> Sandbox:
+        """Makes the sandbox."""
+        try:
+            self._perform(self._create())
+        except BaseException:
+            self._transport.close()
+            raise
+        return self
+
+    def close(self, *, grace: float = GRACE) -> None:
+        """Removes it, if it was made here: its processes are asked to end, and killed after `grace`
+        seconds. A second time does nothing."""
+        try:
+            self._perform(self._remove(grace))
+        finally:
+            if self._closed:
+                self._transport.close()
+
+    def delete(self, *, grace: float = GRACE) -> None:
+        """Removes it, whoever made it."""
+        self._is_own = True
+        self.close(grace=grace)
+
+    def __enter__(self) -> Sandbox:
+        return self if self._id is not None and not self._closed else self.open()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def spawn(
+        self,
+        command: Union[str, Sequence[str]],
+        *,
+        timeout: Union[float, str, None] = None,
+        session: str | None = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+        stdin: bool = False,
+        merged: bool = False,
+    ) -> Command:
+        """Starts a command in the background: words of its own, or a text for bash (with `session`,
+        for the long-lived shell of that name). Nothing but `timeout` and the sandbox's end ends
+        it. With `stdin`, input follows."""
+        steps = self._spawn(
+            command,
+            timeout=timeout,
+            session=session,
+            env=env,
+            workdir=workdir,
+            stdin=stdin,
+            merged=merged,
+        )
+        return Command(self, self._perform(steps))
+
+    def command(self, command_id: str) -> Command:
+        """A command in the background that was started before, perhaps by another program."""
+        return Command(self, command_id)
+
+    def terminal(
+        self, command: Union[str, Sequence[str]] = ("bash",), *, rows: int = 24, columns: int = 80
+    ) -> Terminal:
+        """Starts a command with a terminal and connects to it."""
+        steps = self._spawn(command, stdin=True, terminal=(rows, columns))
+        return Command(self, self._perform(steps)).terminal()
+
+
+class AsyncSandbox(BoxCore, AsyncSide):
+    """The same for an event loop: ``async with``, and calls are awaited. Cancelling a call kills
+    the command that it waits for."""
+
+    files: AsyncFiles
+
+    def _connect(self, endpoint: Endpoint) -> None:
+        self._transport = AsyncHttpTransport(endpoint)
+        self.files = AsyncFiles(self)
+
+    @property
+    def _endpoint(self) -> Endpoint:
+        return self._transport.endpoint
+
+    async def _perform(self, steps: Steps[T]) -> T:
+        return await perform_async(steps, self._transport)
+
+    @classmethod
+    async def attach(cls, box_id: str, *, endpoint: Endpoint | None = None) -> AsyncSandbox:
+        """A sandbox that is there already. Closing it leaves it alone; ``delete()`` ends it."""
+        box = cls(endpoint=endpoint)
+        box._adopt(box_id)
+        try:
+            await box.info()
+        except BaseException:
+            await box.close()
+            raise
+        return box
+
+    async def open(self) -> AsyncSandbox:
+        """Makes the sandbox."""
+        try:
+            await self._perform(self._create())
+        except BaseException:
+            await self._transport.aclose()
+            raise
+        return self
+
+    async def close(self, *, grace: float = GRACE) -> None:
+        """Removes it, if it was made here. A second time does nothing."""
+        try:
+            await self._perform(self._remove(grace))
+        finally:
+            if self._closed:
+                await self._transport.aclose()
+
+    async def delete(self, *, grace: float = GRACE) -> None:
+        """Removes it, whoever made it."""
+        self._is_own = True
+        await self.close(grace=grace)
+
+    async def __aenter__(self) -> AsyncSandbox:
+        return self if self._id is not None and not self._closed else await self.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def spawn(
+        self,
+        command: Union[str, Sequence[str]],
+        *,
+        timeout: Union[float, str, None] = None,
+        session: str | None = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+        stdin: bool = False,
+        merged: bool = False,
+    ) -> AsyncCommand:
+        """Starts a command in the background; see :meth:`Sandbox.spawn`."""
+        steps = self._spawn(
+            command,
+            timeout=timeout,
+            session=session,
+            env=env,
+            workdir=workdir,
+            stdin=stdin,
+            merged=merged,
+        )
+        return AsyncCommand(self, await self._perform(steps))
+
+    def command(self, command_id: str) -> AsyncCommand:
+        """A command in the background that was started before, perhaps by another program."""
+        return AsyncCommand(self, command_id)
+
+    async def terminal(
+        self, command: Union[str, Sequence[str]] = ("bash",), *, rows: int = 24, columns: int = 80
+    ) -> AsyncTerminal:
+        """Starts a command with a terminal, to be used in an ``async with`` block."""
+        steps = self._spawn(command, stdin=True, terminal=(rows, columns))
+        return AsyncCommand(self, await self._perform(steps)).terminal()
