@@ -31,4 +31,3 @@ def box() -> Iterator[Sandbox]:
     """One sandbox for the tests of a file that leave it as they found it."""
     with Sandbox() as made:
         yield made
-

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support import eventually, kill_daemon, on_host
 
 from carrel import (
     AsyncCarrel,
@@ -22,8 +23,6 @@ from carrel import (
 )
 from carrel._box import BoxCore
 from carrel._steps import operation
-
-from support import eventually, kill_daemon, on_host
 
 
 async def gone(box: AsyncSandbox, word: str) -> bool:

@@ -7,10 +7,9 @@ import signal
 import time
 
 import pytest
+from support import alive, kill_daemon
 
 from carrel import Carrel, ConflictError, NotFoundError, Sandbox, SandboxTimeoutError
-
-from support import alive, kill_daemon
 
 
 def test_output_comes_as_an_iterator_with_offsets(box: Sandbox) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import daemons, eventually, kill_daemon
 
 from carrel import (
     Carrel,
@@ -24,8 +25,6 @@ from carrel import (
     UnsupportedError,
 )
 from carrel._endpoint import find_binary, find_endpoint, home_path
-
-from support import daemons, eventually, kill_daemon
 
 
 @pytest.fixture
@@ -55,6 +54,7 @@ def test_the_home_is_found_as_the_program_finds_it(monkeypatch: pytest.MonkeyPat
 def test_the_environment_names_a_daemon_elsewhere() -> None:
     there = find_endpoint({"CARREL_API": "https://a.example:8443/", "CARREL_TOKEN": "t"})
     assert (there.url, there.token, there.managed) == ("https://a.example:8443", "t", False)
+    assert "t" not in repr(there).removeprefix("Endpoint").split("token")[1:]
     assert find_endpoint({"CARREL_API": "unix:/x/y"}).socket == "/x/y"
     assert find_endpoint({"CARREL_HOME": "/h"}).socket == "/h/run/api.sock"
     with pytest.raises(InvalidError, match="CARREL_API"):
@@ -122,7 +122,7 @@ def test_a_program_that_does_not_serve_is_told(
     program.write_text("#!/bin/sh\necho 'carrel: no luck today' >&2\nexit 125\n")
     program.chmod(0o755)
     monkeypatch.setenv("CARREL_BINARY", str(program))
-    with pytest.raises(DaemonError, match="could not be started. carrel: no luck today"):
+    with pytest.raises(DaemonError, match=r"could not be started\. carrel: no luck today"):
         Sandbox().open()
 
 
@@ -153,9 +153,7 @@ def over_tcp(fresh_home: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         process.wait(10)
 
 
-def test_a_daemon_elsewhere_needs_its_token(
-    over_tcp: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_daemon_elsewhere_needs_its_token(over_tcp: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Sandbox() as box:
         assert box.run("echo hi").stdout == "hi\n"
         with box.terminal(["bash", "--norc"]) as terminal:

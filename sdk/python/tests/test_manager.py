@@ -81,7 +81,7 @@ def test_r181_r182_idle_ones_are_removed_and_an_error_does_not_stop_that() -> No
                 raise SandboxError("injected")
             await close()
 
-        setattr(box, "close", fail)
+        vars(box)["close"] = fail
         for _ in range(100):
             if manager.stats().total_sandboxes == 0:
                 break
@@ -125,11 +125,11 @@ def test_r184_r186_unknown_ids_are_errors_and_leave_no_trace() -> None:
             async def fail(**_: Any) -> None:
                 raise SandboxError("injected")
 
-            setattr(box, "close", fail)
+            vars(box)["close"] = fail
             with pytest.raises(SandboxError, match="injected"):
                 await manager.delete(box_id)
             assert manager.stats().total_sandboxes == 1
-            setattr(box, "close", close)
+            vars(box)["close"] = close
             await manager.delete(box_id)
             await manager.delete(box_id)
             with pytest.raises(KeyError):
@@ -200,9 +200,11 @@ def test_r16_r190_an_image_that_is_not_there_is_an_error_with_its_cause() -> Non
         async with SandboxManager() as manager:
             assert await manager.ensure_image("host")
             assert not await manager.ensure_image("127.0.0.1:1/none")
-            with pytest.raises(RuntimeError, match="^Failed to create sandbox: Failed to ensure image"):
+            with pytest.raises(
+                RuntimeError, match=r"^Failed to create sandbox: Failed to ensure image"
+            ):
                 await manager.create(SandboxSettings(image="127.0.0.1:1/none"))
-            with pytest.raises(RuntimeError, match="^Failed to create sandbox: "):
+            with pytest.raises(RuntimeError, match=r"^Failed to create sandbox: "):
                 await manager.create(volume_bindings={"/etc": "/data"})
             assert manager.stats().total_sandboxes == 0
 

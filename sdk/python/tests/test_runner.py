@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support import eventually, on_host
 
 from carrel import (
     AsyncSandboxRunner,
@@ -27,8 +28,7 @@ from carrel import (
     run_code,
     run_command,
 )
-
-from support import eventually, on_host
+from carrel.tools import Kind, Which
 
 
 def test_r61_code_runs_in_a_fresh_sandbox_that_is_removed() -> None:
@@ -152,7 +152,9 @@ def test_r203_the_defaults_are_as_documented() -> None:
 
 def test_r204_r205_unknown_keys_and_wrong_types_are_named() -> None:
     assert SandboxConfig.from_dict({"timeout_seconds": 5}).memory_limit == "512m"
-    with pytest.raises(InvalidError, match="unknown key 'memory_limt'; did you mean 'memory_limit'"):
+    with pytest.raises(
+        InvalidError, match="unknown key 'memory_limt'; did you mean 'memory_limit'"
+    ):
         SandboxConfig.from_dict({"memory_limt": "1g"})
     wrong: list[tuple[str, object]] = [
         ("network_enabled", "false"),
@@ -233,11 +235,16 @@ def test_r71_which_tools_are_sandboxed_is_configurable() -> None:
         return os.getpid()
 
     here = os.getpid()
-    for sandboxed, inside in (("code", {"code"}), ("files", {"files"}), ("all", {"code", "files"})):
-        tools = ToolSandbox(sandboxed=sandboxed)  # type: ignore[arg-type]
-        for kind in ("code", "files", "other"):
-            wrapped = tools.wrap(where, kind=kind)  # type: ignore[arg-type]
-            on_the_host = wrapped() == here
-            assert on_the_host == (kind not in inside and sandboxed != "all"), (sandboxed, kind)
+    every: set[Kind] = {"code", "files", "other"}
+    cases: list[tuple[Which, set[Kind]]] = [
+        ("code", {"code"}),
+        ("files", {"files"}),
+        ("all", every),
+    ]
+    for sandboxed, inside in cases:
+        tools = ToolSandbox(sandboxed=sandboxed)
+        for kind in every:
+            on_the_host = tools.wrap(where, kind=kind)() == here
+            assert on_the_host == (kind not in inside), (sandboxed, kind)
     with pytest.raises(InvalidError):
         ToolSandbox(sandboxed="none")  # type: ignore[arg-type]

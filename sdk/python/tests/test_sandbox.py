@@ -11,6 +11,7 @@ import time
 import uuid
 
 import pytest
+from support import alive
 
 from carrel import (
     Carrel,
@@ -26,8 +27,6 @@ from carrel import (
     SandboxNotFoundError,
     SandboxTimeoutError,
 )
-
-from support import alive
 
 
 def test_the_shell_keeps_its_directory_and_variables(box: Sandbox) -> None:
@@ -141,8 +140,17 @@ def test_an_exception_during_a_call_kills_the_command(box: Sandbox) -> None:
 
 def test_settings_reach_the_sandbox() -> None:
     name = f"named-{uuid.uuid4().hex[:8]}"
-    settings = {"memory": "128m", "cpus": 0.5, "pids": 20, "timeout": 7, "hostname": "inner"}
-    with Sandbox(name=name, env={"A": "b"}, network="none", **settings) as box:  # type: ignore[arg-type]
+    box = Sandbox(
+        name=name,
+        env={"A": "b"},
+        network="none",
+        memory="128m",
+        cpus=0.5,
+        pids=20,
+        timeout=7,
+        hostname="inner",
+    )
+    with box:
         info = box.info()
         assert info.name == name and info.running
         assert info.settings["memory"] == "128m" and info.settings["timeout"] == "7"
@@ -197,7 +205,7 @@ def test_an_exception_in_the_block_removes_the_sandbox() -> None:
     with pytest.raises(ZeroDivisionError):
         with Sandbox() as box:
             box_id = box.id
-            1 / 0
+            raise ZeroDivisionError
     with Carrel() as carrel:
         assert carrel.info(box_id).state == "ended"
 
@@ -267,3 +275,18 @@ def test_the_sandbox_of_a_killed_program_ends_with_its_lease() -> None:
                 assert time.monotonic() < deadline, "the sandbox lives on"
                 time.sleep(0.1)
             assert "lease" in carrel.info(box_id).reason
+
+
+def test_a_paused_sandbox_stands_still_and_goes_on() -> None:
+    with Carrel() as carrel:
+        if "/v1/sandboxes/{id}/pause" not in carrel.openapi()["paths"]:
+            pytest.skip("this daemon does not pause")
+    with Sandbox() as box:
+        counter = box.spawn("while :; do echo x; sleep 0.02; done")
+        next(counter.follow())
+        assert box.pause().state == "paused"
+        assert box.is_alive()
+        assert box.resume().running
+        before = counter.info().stdout_range[1]
+        time.sleep(0.2)
+        assert counter.info().stdout_range[1] > before

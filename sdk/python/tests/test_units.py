@@ -52,7 +52,9 @@ def test_an_answer_that_is_no_problem_is_told_as_it_is() -> None:
 
 
 def test_events_come_whole_whatever_the_pieces() -> None:
-    text = b'event: stdout\nid: 1-2\ndata: {"a":\ndata: 1}\n\n:\n\nevent: exit\ndata: 2\n\nevent: half'
+    text = (
+        b'event: stdout\nid: 1-2\ndata: {"a":\ndata: 1}\n\n:\n\nevent: exit\ndata: 2\n\nevent: half'
+    )
     for size in range(1, len(text)):
         parser = EventParser()
         events: list[ServerEvent] = []

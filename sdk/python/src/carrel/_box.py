@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Union
+from typing import Any, Literal, Union
 
 from . import _leases
 from ._endpoint import Endpoint, find_endpoint
@@ -96,11 +96,14 @@ class BoxCore:
         require: Union[str, Sequence[str], None] = None,
         backend: str | None = None,
         isolation: str | None = None,
+        on_idle: Literal["none", "pause", "stop", "remove"] | None = None,
+        idle_timeout: Union[float, str, None] = None,
         lease: float | None = 120.0,
         endpoint: Endpoint | None = None,
     ) -> None:
         """What is not given is as the daemon's configuration says. `timeout` is that of a command
-        that has none of its own. The sandbox ends `lease` seconds after this program last said that
+        that has none of its own. `on_idle` is what becomes of it when nobody has used it for
+        `idle_timeout` seconds. The sandbox ends `lease` seconds after this program last said that
         it needs it, which it does by itself; None keeps it until it is removed."""
         self._settings = settings_of(
             name=name,
@@ -124,6 +127,8 @@ class BoxCore:
             require=require,
             backend=backend,
             isolation=isolation,
+            on_idle=on_idle,
+            idle_timeout=idle_timeout,
         )
         self._lease = lease
         self._id: str | None = None
@@ -315,7 +320,19 @@ class BoxCore:
             reply = yield Request("GET", self._path(), repeatable=True)
         except GoneError:
             return False
-        return bool(reply.json()["state"] == "running")
+        return bool(reply.json()["state"] != "ended")
+
+    @operation
+    def pause(self) -> Steps[SandboxInfo]:
+        """Makes everything in it stand still, with what is in its memory."""
+        reply = yield Request("POST", self._path("/pause"), repeatable=True)
+        return SandboxInfo.of(reply.json())
+
+    @operation
+    def resume(self) -> Steps[SandboxInfo]:
+        """Lets a paused one go on."""
+        reply = yield Request("POST", self._path("/resume"), repeatable=True)
+        return SandboxInfo.of(reply.json())
 
     @operation
     def set_lease(self, seconds: float | None) -> Steps[SandboxInfo]:

@@ -1,8 +1,8 @@
 """Where the daemon is, and how one is started where there is none.
 
-``CARREL_API`` (``http://host:port``, ``https://…`` or ``unix:/path``) with ``CARREL_TOKEN`` names a
-daemon that somebody else looks after. Without it, it is the one of this user's home, found by the
-rules of the ``carrel`` command, and started at need.
+``CARREL_API`` (``http://host:port``, ``https://…`` or ``unix:/path``) with ``CARREL_TOKEN`` names
+a daemon that somebody else looks after. Without it, it is the one of this user's home, found by
+the rules of the ``carrel`` command, and started at need.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .errors import DaemonError, InvalidError
@@ -31,7 +31,7 @@ class Endpoint:
 
     socket: str | None = None
     url: str = "http://localhost"
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     managed: bool = False
 
     def __str__(self) -> str:

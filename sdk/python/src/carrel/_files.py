@@ -50,7 +50,9 @@ class FilesCore:
         return (yield self._get("", query)).body
 
     @operation
-    def read_text(self, path: str, *, encoding: str = "utf-8", errors: str = "strict") -> Steps[str]:
+    def read_text(
+        self, path: str, *, encoding: str = "utf-8", errors: str = "strict"
+    ) -> Steps[str]:
         """The text of a file."""
         reply = yield self._get("", {"path": path})
         return reply.body.decode(encoding, errors)
@@ -207,9 +209,7 @@ class FilesCore:
         target = os.path.join(local, os.path.basename(path.rstrip("/"))) if into else local
         if info.kind == "directory":
             if os.path.lexists(target) and not os.path.isdir(target):
-                raise InvalidError(
-                    f"Source path is a directory but destination is a file: {path}"
-                )
+                raise InvalidError(f"Source path is a directory but destination is a file: {path}")
             with tempfile.TemporaryFile() as file:
                 place = self._path().removesuffix("/files") + "/archive"
                 yield Request("GET", place, {"path": path}, sink=file.write, patience=None)

@@ -48,7 +48,9 @@ class Capture:
 class Captures:
     """Both streams of a command, and its end, as one result."""
 
-    def __init__(self, on_stdout: Listener | None = None, on_stderr: Listener | None = None) -> None:
+    def __init__(
+        self, on_stdout: Listener | None = None, on_stderr: Listener | None = None
+    ) -> None:
         self._listeners = {"stdout": on_stdout, "stderr": on_stderr}
         self._captures = {"stdout": Capture(), "stderr": Capture()}
 

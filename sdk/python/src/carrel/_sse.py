@@ -43,4 +43,6 @@ class EventParser:
                 fields[name] = fields[name] + "\n" + value if name in fields else value
         if "data" not in fields:
             return None
-        return ServerEvent(fields.get("event", ""), json.loads(fields["data"]), fields.get("id", ""))
+        return ServerEvent(
+            fields.get("event", ""), json.loads(fields["data"]), fields.get("id", "")
+        )

@@ -13,7 +13,7 @@ import inspect
 import json
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Union, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Union, cast, overload
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -156,7 +156,7 @@ class operation(Generic[S, P, T]):
     def __get__(self, side: Any, owner: type) -> Any:
         if side is None:
             return self
-        build = functools.partial(self._build, side)
+        build: Callable[..., Steps[T]] = functools.partial(cast(Any, self._build), side)
         if isinstance(side, AsyncSide):
 
             async def call_async(*args: Any, **kwargs: Any) -> Any:

@@ -3,6 +3,7 @@ ended, by this program or by another one that knows their ids."""
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Union
@@ -69,7 +70,7 @@ class CommandCore:
             if left <= 0:
                 raise SandboxTimeoutError(f"command {self.id} has not ended yet")
             pause = min(pause * 2, 0.1, left)
-            yield Work(lambda: time.sleep(pause))
+            yield Work(functools.partial(time.sleep, pause))
 
     @operation
     def read(self, offset: int = 0, *, stream: str = "stdout") -> Steps[tuple[bytes, int]]:

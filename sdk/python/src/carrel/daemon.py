@@ -152,7 +152,9 @@ class AsyncCarrel(CarrelCore, AsyncSide):
     async def _perform(self, steps: Steps[T]) -> T:
         return await perform_async(steps, self._transport)
 
-    async def events(self, sandbox: str | None = None, *, past: bool = False) -> AsyncIterator[Event]:
+    async def events(
+        self, sandbox: str | None = None, *, past: bool = False
+    ) -> AsyncIterator[Event]:
         """What happens to sandboxes, as it happens; with `past`, first what did."""
         await self.version()
         parser = EventParser()

@@ -1,7 +1,7 @@
 """One-shot runs: source text or a command in a fresh sandbox that is gone afterwards.
 
-Where the ``carrel`` program is, it makes the sandbox itself, without a daemon: the run is its child,
-and ends with it. Where ``CARREL_API`` names a daemon elsewhere, that is asked.
+Where the ``carrel`` program is, it makes the sandbox itself, without a daemon: the run is its
+child, and ends with it. Where ``CARREL_API`` names a daemon elsewhere, that is asked.
 """
 
 from __future__ import annotations
@@ -100,9 +100,12 @@ class SandboxRunner(_RunnerCore):
                 box.files.write(CODE, code, mode=0o444)
                 return box.exec([LANGUAGES[language], CODE])
         pipe = subprocess.PIPE
-        with config_file(self._settings(extra_mounts)) as config, subprocess.Popen(
-            self._words(language, config), stdin=pipe, stdout=pipe, stderr=pipe
-        ) as process:
+        with (
+            config_file(self._settings(extra_mounts)) as config,
+            subprocess.Popen(
+                self._words(language, config), stdin=pipe, stdout=pipe, stderr=pipe
+            ) as process,
+        ):
             try:
                 out, err = process.communicate(code.encode())
             except BaseException:

@@ -27,7 +27,8 @@ _HANDSHAKE_PATIENCE = 30.0
 
 
 class _Dialogue:
-    """The protocol of a terminal, without a socket: what to send, and what came of what was read."""
+    """The protocol of a terminal, without a socket: what to send, and what came of what was
+    read."""
 
     def __init__(self, endpoint: Endpoint, path: str, offset: int) -> None:
         self.endpoint = endpoint

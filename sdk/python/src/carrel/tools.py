@@ -44,9 +44,7 @@ class ToolSandbox:
     printed and returned, or after a failure the exit code and both streams.
     """
 
-    def __init__(
-        self, runner: SandboxRunner | None = None, *, sandboxed: Which = "code"
-    ) -> None:
+    def __init__(self, runner: SandboxRunner | None = None, *, sandboxed: Which = "code") -> None:
         if sandboxed not in ("code", "files", "all"):
             raise InvalidError(f"'sandboxed' cannot be {sandboxed!r} (code, files or all)")
         self.runner = runner or SandboxRunner()
