@@ -16,6 +16,11 @@ def alive(box: Sandbox, word: str) -> bool:
     return box.exec(["pgrep", "-f", pattern]).success
 
 
+def seconds(whole: int) -> str:
+    """A time for sleep(1) that no other run of the tests has."""
+    return f"{whole}.{os.getpid()}"
+
+
 def on_host(*words: str) -> list[int]:
     """The processes of this host, of sandboxes too, whose command line ends with these words."""
     wanted = [word.encode() for word in words]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support import eventually, kill_daemon, on_host
+from support import eventually, kill_daemon, on_host, seconds
 
 from carrel import (
     AsyncCarrel,
@@ -100,10 +100,11 @@ def test_many_calls_run_at_the_same_time() -> None:
 def test_cancelling_a_call_kills_its_run() -> None:
     async def main() -> None:
         async with AsyncSandbox() as box:
+            words = [f"sleep {seconds(n)}" for n in (71, 72, 73)]
             calls: list[tuple[str, Callable[[], Awaitable[object]]]] = [
-                ("sleep 71", lambda: box.run("sleep 71")),
-                ("sleep 72", lambda: box.exec(["sleep", "72"])),
-                ("sleep 73", lambda: box.run("sleep 73", on_stdout=print)),
+                (words[0], lambda: box.run(words[0])),
+                (words[1], lambda: box.exec(words[1].split())),
+                (words[2], lambda: box.run(words[2], on_stdout=print)),
             ]
             for word, call in calls:
                 task = asyncio.ensure_future(call())
@@ -129,9 +130,9 @@ def test_without_the_cancel_the_run_goes_on() -> None:
 
     async def main() -> None:
         async with AsyncSandbox() as box:
-            task = asyncio.ensure_future(box.exec(["sleep", "76"]))
+            task = asyncio.ensure_future(box.exec(["sleep", seconds(76)]))
             await asyncio.sleep(0.8)
-            assert on_host("sleep", "76")
+            assert on_host("sleep", seconds(76))
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
@@ -150,6 +151,28 @@ def test_a_cancelled_creation_leaves_no_sandbox() -> None:
                 await asyncio.gather(task, return_exceptions=True)
                 await box.close()
                 assert await carrel.sandboxes(name=name) == []
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_block_removes_its_sandbox() -> None:
+    async def main() -> None:
+        ids: list[str] = []
+
+        async def work() -> None:
+            async with AsyncSandbox() as box:
+                ids.append(box.id)
+                await box.run("sleep 77")
+
+        with anyio.move_on_after(0.4):
+            await work()
+        task = asyncio.ensure_future(work())
+        await asyncio.sleep(0.4)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        async with AsyncCarrel() as carrel:
+            assert len(ids) == 2
+            assert [(await carrel.info(box_id)).state for box_id in ids] == ["ended"] * 2
 
     asyncio.run(main())
 

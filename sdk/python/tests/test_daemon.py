@@ -52,9 +52,9 @@ def test_the_home_is_found_as_the_program_finds_it(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_environment_names_a_daemon_elsewhere() -> None:
-    there = find_endpoint({"CARREL_API": "https://a.example:8443/", "CARREL_TOKEN": "t"})
-    assert (there.url, there.token, there.managed) == ("https://a.example:8443", "t", False)
-    assert "t" not in repr(there).removeprefix("Endpoint").split("token")[1:]
+    there = find_endpoint({"CARREL_API": "https://a.example:8443/", "CARREL_TOKEN": "secret"})
+    assert (there.url, there.token, there.managed) == ("https://a.example:8443", "secret", False)
+    assert "secret" not in repr(there)
     assert find_endpoint({"CARREL_API": "unix:/x/y"}).socket == "/x/y"
     assert find_endpoint({"CARREL_HOME": "/h"}).socket == "/h/run/api.sock"
     with pytest.raises(InvalidError, match="CARREL_API"):
@@ -95,6 +95,21 @@ def test_several_that_start_it_at_once_get_one_daemon(fresh_home: str) -> None:
     assert os.readlink(f"/proc/{daemon}/cwd") == "/"
     with open(f"/proc/{daemon}/cmdline", "rb") as file:
         assert b"--idle-exit" in file.read()
+
+
+def test_who_comes_second_waits_for_the_first(
+    fresh_home: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    real = find_binary()
+    loser = tmp_path / "loser"
+    loser.write_text(
+        f"#!/bin/sh\n(sleep 0.3; exec '{real}' serve) </dev/null >/dev/null 2>&1 &\n"
+        "echo 'carrel: a daemon of this home is running already' >&2\nexit 125\n"
+    )
+    loser.chmod(0o755)
+    monkeypatch.setenv("CARREL_BINARY", str(loser))
+    with Carrel() as carrel:
+        assert carrel.ready()
 
 
 def test_a_daemon_that_went_away_is_started_again(fresh_home: str) -> None:

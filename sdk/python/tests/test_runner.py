@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import eventually, on_host
+from support import eventually, on_host, seconds
 
 from carrel import (
     AsyncSandboxRunner,
@@ -77,9 +77,10 @@ def test_r65_every_run_starts_clean() -> None:
 
 
 def test_r66_a_timeout_kills_the_sandbox_and_keeps_what_was_written() -> None:
+    sleep = seconds(6601)
     code = (
         "import subprocess\n"
-        "subprocess.Popen(['sleep', '6601'], start_new_session=True)\n"
+        f"subprocess.Popen(['sleep', '{sleep}'], start_new_session=True)\n"
         "print(1, flush=True)\n"
         "while True: pass\n"
     )
@@ -88,35 +89,36 @@ def test_r66_a_timeout_kills_the_sandbox_and_keeps_what_was_written() -> None:
     assert time.monotonic() - began < 3
     assert result.timed_out and result.stdout == "1\n" and not result.success
     assert str(result).startswith("timed out after ")
-    assert on_host("sleep", "6601") == []
+    assert on_host("sleep", sleep) == []
 
 
 def test_r67_cancelling_the_caller_kills_the_run() -> None:
+    sleep = seconds(6701)
+
     async def main() -> None:
-        task = asyncio.ensure_future(AsyncSandboxRunner().run_command("sleep 6701"))
-        while not on_host("sleep", "6701"):
+        task = asyncio.ensure_future(AsyncSandboxRunner().run_command(f"sleep {sleep}"))
+        while not on_host("sleep", sleep):
             await asyncio.sleep(0.02)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(main())
-    assert eventually(lambda: not on_host("sleep", "6701"))
+    assert eventually(lambda: not on_host("sleep", sleep))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_r67_a_program_that_ends_takes_its_run_along(number: int) -> None:
-    # Each its own number: the other test's sleep is not this one's.
-    seconds = str(6702 + number)
-    program = f"from carrel import run_command; run_command('exec sleep {seconds}')"
+    sleep = seconds(6702 + number)
+    program = f"from carrel import run_command; run_command('exec sleep {sleep}')"
     process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
     try:
-        assert eventually(lambda: bool(on_host("sleep", seconds)))
+        assert eventually(lambda: bool(on_host("sleep", sleep)))
         process.send_signal(number)
         assert process.wait(10) != 0
-        assert eventually(lambda: not on_host("sleep", seconds))
+        assert eventually(lambda: not on_host("sleep", sleep))
     finally:
-        for pid in on_host("sleep", seconds):
+        for pid in on_host("sleep", sleep):
             os.kill(pid, signal.SIGKILL)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -13,7 +14,6 @@ from typing import Any, Literal
 import anyio
 import anyio.to_thread
 import httpx
-import sniffio
 
 from ._endpoint import Endpoint, SocketPath, start_daemon
 from ._steps import Reply, Request
@@ -114,6 +114,7 @@ class HttpTransport:
         self._place = _Place(endpoint)
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None
+        self._owner = os.getpid()
 
     @property
     def endpoint(self) -> Endpoint:
@@ -121,7 +122,10 @@ class HttpTransport:
 
     def _http(self) -> httpx.Client:
         with self._lock:
+            if self._client is not None and self._owner != os.getpid():
+                self._client = None  # connections are the parent's; a fork has its own
             if self._client is None:
+                self._owner = os.getpid()
                 transport = None
                 if self.endpoint.socket is not None:
                     transport = httpx.HTTPTransport(**self._place.transport_options())
@@ -209,7 +213,7 @@ class AsyncHttpTransport:
                         await self.aclose()
 
     async def _send_once(self, request: Request) -> Reply:
-        if sniffio.current_async_library() != "asyncio":
+        if not _in_asyncio():
             return await self._exchange(request)
         # In a task of its own, which is cancelled once: a cancel scope would go on to interrupt
         # the closing of the connection, by which the daemon knows that nobody waits any more.
@@ -256,6 +260,14 @@ class AsyncHttpTransport:
         if client is not None:
             await client.aclose()
         self._place.close()
+
+
+def _in_asyncio() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _awaited(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Union
 
+import anyio
+
 from ._box import BoxCore
 from ._endpoint import Endpoint
 from ._files import AsyncFiles, Files
@@ -15,6 +17,7 @@ from .commands import AsyncCommand, Command
 from .terminals import AsyncTerminal, Terminal
 
 GRACE = 2.0
+_CLOSING_PATIENCE = 30.0
 
 
 class Sandbox(BoxCore, SyncSide):
@@ -187,7 +190,9 @@ class AsyncSandbox(BoxCore, AsyncSide):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.close()
+        # Who is cancelled still tidies up.
+        with anyio.fail_after(_CLOSING_PATIENCE, shield=True):
+            await self.close()
 
     async def spawn(
         self,
