@@ -286,18 +286,3 @@ def test_a_fork_has_connections_of_its_own(box: Sandbox) -> None:
         os._exit(0 if good else 1)
     assert all(box.run(f"echo {n}").stdout == f"{n}\n" for n in range(20))
     assert os.waitpid(child, 0)[1] == 0
-
-
-def test_a_paused_sandbox_stands_still_and_goes_on() -> None:
-    with Carrel() as carrel:
-        if "/v1/sandboxes/{id}/pause" not in carrel.openapi()["paths"]:
-            pytest.skip("this daemon does not pause")
-    with Sandbox() as box:
-        counter = box.spawn("while :; do echo x; sleep 0.02; done")
-        next(counter.follow())
-        assert box.pause().state == "paused"
-        assert box.is_alive()
-        assert box.resume().running
-        before = counter.info().stdout_range[1]
-        time.sleep(0.2)
-        assert counter.info().stdout_range[1] > before

@@ -53,8 +53,10 @@ from .results import (
     FileInfo,
     Match,
     Output,
+    Port,
     SandboxInfo,
     Snapshot,
+    Usage,
 )
 from .runner import AsyncSandboxRunner, SandboxRunner, run_code, run_command
 from .sandbox import AsyncSandbox, Sandbox
@@ -94,6 +96,7 @@ __all__ = [
     "NotFoundError",
     "NotStartedError",
     "Output",
+    "Port",
     "Sandbox",
     "SandboxClient",
     "SandboxConfig",
@@ -113,6 +116,7 @@ __all__ = [
     "UnauthenticatedError",
     "UnavailableError",
     "UnsupportedError",
+    "Usage",
     "create_sandbox_client",
     "run_code",
     "run_command",

@@ -19,9 +19,10 @@ from .errors import (
     NotStartedError,
     SandboxError,
 )
-from .results import CommandInfo, Diff, ExecResult, SandboxInfo, Snapshot
+from .results import CommandInfo, Diff, ExecResult, Port, SandboxInfo, Snapshot, Usage
 
 Size = Union[str, int]
+GRACE = 2.0
 
 
 @dataclass(frozen=True)
@@ -333,6 +334,56 @@ class BoxCore:
         """Lets a paused one go on."""
         reply = yield Request("POST", self._path("/resume"), repeatable=True)
         return SandboxInfo.of(reply.json())
+
+    @operation
+    def stop(self, *, grace: float = GRACE) -> Steps[SandboxInfo]:
+        """Ends what runs in it and keeps its settings and ``/workspace``; ``start()`` goes on from
+        there."""
+        query = {"grace_ms": str(int(grace * 1000))}
+        reply = yield Request("POST", self._path("/stop"), query, repeatable=True)
+        return SandboxInfo.of(reply.json())
+
+    @operation
+    def start(self) -> Steps[SandboxInfo]:
+        """Starts a stopped one again, under its id."""
+        reply = yield Request("POST", self._path("/start"), patience=300.0, repeatable=True)
+        self._hold()
+        return SandboxInfo.of(reply.json())
+
+    @operation
+    def usage(self) -> Steps[Usage]:
+        """What it uses now."""
+        reply = yield Request("GET", self._path("/usage"), repeatable=True)
+        return Usage.of(reply.json())
+
+    @operation
+    def ports(self) -> Steps[Sequence[Port]]:
+        """The ports that everybody may reach."""
+        reply = yield Request("GET", self._path("/ports"), repeatable=True)
+        return [Port.of(row) for row in reply.json()["ports"]]
+
+    @operation
+    def publish(self, port: int, *, public: bool = False) -> Steps[Port]:
+        """Where a server at that port of the sandbox is reached; with `public`, by everybody and
+        not only with the daemon's token."""
+        body = {"public": public}
+        reply = yield Request("PUT", self._path(f"/ports/{port}"), json=body, repeatable=True)
+        return Port.of(reply.json())
+
+    def _fork(self, name: str | None, workspace: str | None, snapshot: str | None) -> Steps[str]:
+        body = settings_of(name=name, workspace=workspace, snapshot=snapshot)
+        reply = yield Request("POST", self._path("/forks"), json=body, patience=600.0)
+        box_id: str = reply.json()["id"]
+        if self._lease is not None:
+            path = f"/v1/sandboxes/{box_id}/lease"
+            yield Request("PUT", path, json={"seconds": self._lease}, repeatable=True)
+        return box_id
+
+    def _adopt_fork(self, box_id: str, lease: float | None) -> None:
+        """It is a fork that was made here, and so is removed here."""
+        self._id = box_id
+        self._lease = lease
+        self._hold()
 
     @operation
     def set_lease(self, seconds: float | None) -> Steps[SandboxInfo]:

@@ -160,6 +160,7 @@ _BY_CODE: Mapping[str, type[SandboxError]] = {
     "system": SystemFailure,
     "unauthenticated": UnauthenticatedError,
     "method_not_allowed": UnsupportedError,
+    "precondition_failed": ConflictError,
     "too_large": InvalidError,
     "unsupported_media_type": InvalidError,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
 from typing import Any, Literal
 
@@ -20,8 +20,10 @@ __all__ = [
     "FileInfo",
     "Match",
     "Output",
+    "Port",
     "SandboxInfo",
     "Snapshot",
+    "Usage",
 ]
 
 Json = Mapping[str, Any]
@@ -295,6 +297,36 @@ class SandboxInfo:
             settings=data.get("settings", {}),
             enforcement=tuple(data.get("enforcement", ())),
         )
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a sandbox uses; None is what nobody counts on this host."""
+
+    memory_bytes: int | None
+    memory_peak_bytes: int | None
+    pids: int | None
+    cpu_usec: int | None
+    cpu_throttled_periods: int | None
+
+    @classmethod
+    def of(cls, data: Json) -> Usage:
+        return cls(*(data.get(one.name) for one in fields(cls)))
+
+
+@dataclass(frozen=True)
+class Port:
+    """How a server in a sandbox is reached: below a path of the daemon, or at a URL of its own
+    where the daemon listens on TCP."""
+
+    port: int
+    public: bool
+    path: str
+    url: str | None
+
+    @classmethod
+    def of(cls, data: Json) -> Port:
+        return cls(data["port"], data["public"], data["path"], data.get("url"))
 
 
 @dataclass(frozen=True)

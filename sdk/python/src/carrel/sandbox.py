@@ -8,7 +8,7 @@ from typing import Union
 
 import anyio
 
-from ._box import BoxCore
+from ._box import GRACE, BoxCore
 from ._endpoint import Endpoint
 from ._files import AsyncFiles, Files
 from ._steps import AsyncSide, Steps, SyncSide, T, perform, perform_async
@@ -16,7 +16,6 @@ from ._transport import AsyncHttpTransport, HttpTransport
 from .commands import AsyncCommand, Command
 from .terminals import AsyncTerminal, Terminal
 
-GRACE = 2.0
 _CLOSING_PATIENCE = 30.0
 
 
@@ -92,6 +91,19 @@ class Sandbox(BoxCore, SyncSide):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def fork(
+        self,
+        *,
+        name: str | None = None,
+        workspace: str | None = None,
+        snapshot: str | None = None,
+    ) -> Sandbox:
+        """Another sandbox like it, with a copy of its ``/workspace`` as it is now, or as it was in
+        a snapshot. `workspace` names the copy. Close it, or use it in a ``with`` block."""
+        box = Sandbox(endpoint=self._endpoint)
+        box._adopt_fork(self._perform(self._fork(name, workspace, snapshot)), self._lease)
+        return box
 
     def spawn(
         self,
@@ -193,6 +205,18 @@ class AsyncSandbox(BoxCore, AsyncSide):
         # Who is cancelled still tidies up.
         with anyio.fail_after(_CLOSING_PATIENCE, shield=True):
             await self.close()
+
+    async def fork(
+        self,
+        *,
+        name: str | None = None,
+        workspace: str | None = None,
+        snapshot: str | None = None,
+    ) -> AsyncSandbox:
+        """Another sandbox like it; see :meth:`Sandbox.fork`."""
+        box = AsyncSandbox(endpoint=self._endpoint)
+        box._adopt_fork(await self._perform(self._fork(name, workspace, snapshot)), self._lease)
+        return box
 
     async def spawn(
         self,
