@@ -225,7 +225,7 @@ def test_r191_operations_of_one_wait_and_of_two_do_not() -> None:
             parallel = time.monotonic() - began
             began = time.monotonic()
             await asyncio.gather(work(first), work(first))
-            assert parallel < 0.75 < time.monotonic() - began
+            assert parallel + 0.1 < time.monotonic() - began >= 0.8
 
     run(main())
 
