@@ -41,6 +41,8 @@ def skip(why):
 
 def settle():
     """Whatever is started from here comes back here, and its mounts are seen here alone."""
+    # Who is started in the background ignores it, and so would the programs under test.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if os.geteuid() == 0:
