@@ -7,11 +7,12 @@ are never written through it, and what is no file, directory or harmless link is
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO
 
 from .errors import DeniedError, InvalidError
@@ -95,7 +96,8 @@ def _unpack_one(archive: tarfile.TarFile, entry: tarfile.TarInfo, top: int) -> s
         else:
             source = archive.extractfile(entry)
             assert source is not None
-            _replace(parent, name, lambda new: _write(parent, new, source, mode | 0o600))
+            write = functools.partial(_write, parent, source=source, mode=mode | 0o600)
+            _replace(parent, name, write)
     finally:
         os.close(parent)
     return ""
@@ -136,9 +138,8 @@ def _open_directories(top: int, parts: list[str]) -> int:
     return current
 
 
-def _replace(parent: int, name: str, make: object) -> None:
+def _replace(parent: int, name: str, make: Callable[[str], None]) -> None:
     """Makes the entry under a name of its own and then gives it the name it should have."""
-    assert callable(make)
     new = f".carrel-{secrets.token_hex(8)}"
     try:
         make(new)

@@ -44,8 +44,8 @@ class _Dialogue:
         self._connection = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
         self._refusal = b""
         self._status = 0
-        target = f"{url.path}{path}?offset={offset}"
-        self._target = target
+        self._text = ""
+        self._target = f"{url.path}{path}?offset={offset}"
         self._netloc = url.netloc or "localhost"
 
     def greeting(self) -> bytes:
@@ -103,7 +103,7 @@ class _Dialogue:
         return b""
 
     def _take_text(self, event: ws.TextMessage) -> None:
-        self._text = getattr(self, "_text", "") + event.data
+        self._text += event.data
         if not event.message_finished:
             return
         text, self._text = self._text, ""
