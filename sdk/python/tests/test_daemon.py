@@ -141,6 +141,18 @@ def test_a_program_that_does_not_serve_is_told(
         Sandbox().open()
 
 
+def test_a_block_that_failed_says_so_even_if_nothing_can_be_removed(
+    fresh_home: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ZeroDivisionError):
+        with Sandbox(lease=2):
+            monkeypatch.setenv("CARREL_BINARY", "/nonexistent")
+            kill_daemon(fresh_home)
+            assert eventually(lambda: not daemons(fresh_home))
+            raise ZeroDivisionError
+    assert "could not be removed" in caplog.text
+
+
 def test_a_daemon_elsewhere_that_is_away_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CARREL_API", "http://127.0.0.1:1")
     with pytest.raises(ConnectionError) as raised:

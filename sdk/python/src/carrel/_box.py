@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ from .errors import (
     SandboxError,
 )
 from .results import CommandInfo, Diff, ExecResult, Port, SandboxInfo, Snapshot, Usage
+
+log = logging.getLogger("carrel")
 
 Size = Union[str, int]
 GRACE = 2.0
@@ -136,6 +139,13 @@ class BoxCore:
         self._closed = False
         self._is_own = True  # made here, and so removed here
         self._connect(endpoint or find_endpoint())
+
+    def _note_failure(self, failure: Exception, error: BaseException | None) -> None:
+        """It could not be removed. That is no reason to hide why its block ended; the lease ends
+        the sandbox either way."""
+        if error is None:
+            raise failure
+        log.warning("the sandbox %s could not be removed: %s", self._id, failure)
 
     @property
     def _endpoint(self) -> Endpoint:

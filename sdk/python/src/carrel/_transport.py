@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Literal
@@ -17,12 +19,13 @@ import httpx
 
 from ._endpoint import Endpoint, SocketPath, start_daemon
 from ._steps import Reply, Request
-from .errors import SandboxError, UnavailableError, error_of
+from .errors import SandboxError, SandboxResourceError, UnavailableError, error_of
 
 CONNECT_PATIENCE = 10.0
 # As many as a daemon serves at once; more wait here and not there.
 LIMITS = httpx.Limits(max_connections=256, max_keepalive_connections=16, keepalive_expiry=20)
 _MOST_OF_A_PROBLEM = 1 << 20
+_CROWDED = "requests at once already"
 
 
 class _Place:
@@ -81,6 +84,9 @@ class Attempts:
         self._place = place
         self._may_start = place.endpoint.managed
         self._may_repeat = request.repeatable
+        self._may_wait = isinstance(request.encoded(), (bytes, type(None)))
+        self._patience = request.patience
+        self._waited = 0.0
 
     def after(self, error: httpx.TransportError) -> Literal["start", "repeat"]:
         """Whether to start the daemon and send, or just to send again; raised if neither helps."""
@@ -91,6 +97,16 @@ class Attempts:
             self._may_repeat = False
             return "repeat"
         raise self._place.away(error) from error
+
+    def pause_after(self, error: SandboxResourceError) -> float:
+        """How long to wait for a turn: a sandbox takes so many requests at once, and refuses the
+        next one before it looks at it. Any other limit is raised."""
+        late = self._patience is not None and self._waited > self._patience
+        if _CROWDED not in error.message or late or not self._may_wait:
+            raise error
+        pause = random.uniform(0.02, 0.1)
+        self._waited += pause
+        return pause
 
 
 def problem_of(status: int, body: bytes) -> SandboxError:
@@ -144,6 +160,8 @@ class HttpTransport:
                     start_daemon(self.endpoint)
                     if self._place.is_unresolved():
                         self.close()
+            except SandboxResourceError as error:
+                time.sleep(attempts.pause_after(error))
 
     def _send_once(self, request: Request) -> Reply:
         with self.stream(request) as response:
@@ -211,6 +229,8 @@ class AsyncHttpTransport:
                     await anyio.to_thread.run_sync(start_daemon, self.endpoint)
                     if self._place.is_unresolved():
                         await self.aclose()
+            except SandboxResourceError as error:
+                await anyio.sleep(attempts.pause_after(error))
 
     async def _send_once(self, request: Request) -> Reply:
         if not _in_asyncio():

@@ -14,6 +14,7 @@ from ._files import AsyncFiles, Files
 from ._steps import AsyncSide, Steps, SyncSide, T, perform, perform_async
 from ._transport import AsyncHttpTransport, HttpTransport
 from .commands import AsyncCommand, Command
+from .errors import SandboxError
 from .terminals import AsyncTerminal, Terminal
 
 _CLOSING_PATIENCE = 30.0
@@ -90,7 +91,10 @@ class Sandbox(BoxCore, SyncSide):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except SandboxError as failure:
+            self._note_failure(failure, error)
 
     def fork(
         self,
@@ -203,8 +207,11 @@ class AsyncSandbox(BoxCore, AsyncSide):
         trace: TracebackType | None,
     ) -> None:
         # Who is cancelled still tidies up.
-        with anyio.fail_after(_CLOSING_PATIENCE, shield=True):
-            await self.close()
+        try:
+            with anyio.fail_after(_CLOSING_PATIENCE, shield=True):
+                await self.close()
+        except (SandboxError, TimeoutError) as failure:
+            self._note_failure(failure, error)
 
     async def fork(
         self,
