@@ -24,7 +24,7 @@ from carrel import (
     UnavailableError,
     UnsupportedError,
 )
-from carrel._endpoint import find_binary, find_endpoint, home_path
+from carrel._endpoint import answers, find_binary, find_endpoint, home_path
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_who_comes_second_waits_for_the_first(
 def test_a_daemon_that_went_away_is_started_again(fresh_home: str) -> None:
     with Sandbox() as box:
         kill_daemon(fresh_home)
-        assert eventually(lambda: not daemons(fresh_home))
+        assert eventually(lambda: not answers(f"{fresh_home}/run/api.sock"))
         assert box.run("echo here").stdout == "here\n"
 
 
@@ -148,7 +148,7 @@ def test_a_block_that_failed_says_so_even_if_nothing_can_be_removed(
         with Sandbox(lease=2):
             monkeypatch.setenv("CARREL_BINARY", "/nonexistent")
             kill_daemon(fresh_home)
-            assert eventually(lambda: not daemons(fresh_home))
+            assert eventually(lambda: not answers(f"{fresh_home}/run/api.sock"))
             raise ZeroDivisionError
     assert "could not be removed" in caplog.text
 
