@@ -219,7 +219,17 @@ def test_the_two_classes_have_the_same_operations() -> None:
         if isinstance(member, operation):
             assert getattr(Sandbox, name) is getattr(AsyncSandbox, name)
             assert member.__doc__
-    for name in ("open", "close", "delete", "fork", "spawn", "command", "terminal", "attach"):
+    for name in (
+        "open",
+        "close",
+        "delete",
+        "fork",
+        "http",
+        "spawn",
+        "command",
+        "terminal",
+        "attach",
+    ):
         sync, awaited = getattr(Sandbox, name), getattr(AsyncSandbox, name)
         assert [*inspect.signature(sync).parameters] == [*inspect.signature(awaited).parameters]
 

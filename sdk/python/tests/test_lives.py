@@ -72,3 +72,20 @@ def test_a_port_is_public_only_if_it_is_said() -> None:
         assert box.ports() == []
         assert box.publish(8080, public=True).public
         assert [one.port for one in box.ports()] == [8080]
+
+
+def test_a_server_inside_is_reached_without_a_network() -> None:
+    need("ports")
+    with Sandbox() as box:
+        box.files.write("site/index.html", "from inside")
+        box.spawn(
+            ["python3", "-m", "http.server", "--bind", "127.0.0.1", "8080"],
+            workdir="/workspace/site",
+        )
+        with box.http(8080) as client:
+            assert eventually(lambda: client.get("/").status_code == 200)
+            assert client.get("/index.html").text == "from inside"
+            assert client.get("/none").status_code == 404
+        assert box.run("true").success
+        with box.http(8081) as client:
+            assert client.get("/").status_code == 503

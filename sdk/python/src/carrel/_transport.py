@@ -35,20 +35,21 @@ class _Place:
         self.endpoint = endpoint
         self._socket: SocketPath | None = None
 
-    def options(self) -> dict[str, Any]:
+    def options(self, below: str = "") -> dict[str, Any]:
+        """Of a client for what is below a path of the daemon."""
         headers = {"user-agent": "carrel-python"}
         if self.endpoint.token is not None:
             headers["authorization"] = f"Bearer {self.endpoint.token}"
         return {
-            "base_url": self.endpoint.url,
+            "base_url": self.endpoint.url + below,
             "headers": headers,
             # Nothing of the environment is for a socket of this host.
             "trust_env": self.endpoint.socket is None,
         }
 
     def transport_options(self) -> dict[str, Any]:
-        self.close()
-        self._socket = SocketPath(self.endpoint.socket or "")
+        if self._socket is None:
+            self._socket = SocketPath(self.endpoint.socket or "")
         return {"uds": self._socket.path, "limits": LIMITS, "verify": False}
 
     def is_unresolved(self) -> bool:
@@ -142,13 +143,15 @@ class HttpTransport:
                 self._client = None  # connections are the parent's; a fork has its own
             if self._client is None:
                 self._owner = os.getpid()
-                transport = None
-                if self.endpoint.socket is not None:
-                    transport = httpx.HTTPTransport(**self._place.transport_options())
-                self._client = httpx.Client(
-                    **self._place.options(), transport=transport, limits=LIMITS
-                )
+                self._client = self.client()
             return self._client
+
+    def client(self, below: str = "") -> httpx.Client:
+        """A new client of the daemon, or of what is below a path of it."""
+        transport = None
+        if self.endpoint.socket is not None:
+            transport = httpx.HTTPTransport(**self._place.transport_options())
+        return httpx.Client(**self._place.options(below), transport=transport, limits=LIMITS)
 
     def send(self, request: Request) -> Reply:
         attempts = Attempts(self._place, request)
@@ -211,13 +214,15 @@ class AsyncHttpTransport:
 
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:
-            transport = None
-            if self.endpoint.socket is not None:
-                transport = httpx.AsyncHTTPTransport(**self._place.transport_options())
-            self._client = httpx.AsyncClient(
-                **self._place.options(), transport=transport, limits=LIMITS
-            )
+            self._client = self.client()
         return self._client
+
+    def client(self, below: str = "") -> httpx.AsyncClient:
+        """A new client of the daemon, or of what is below a path of it."""
+        transport = None
+        if self.endpoint.socket is not None:
+            transport = httpx.AsyncHTTPTransport(**self._place.transport_options())
+        return httpx.AsyncClient(**self._place.options(below), transport=transport, limits=LIMITS)
 
     async def send(self, request: Request) -> Reply:
         attempts = Attempts(self._place, request)

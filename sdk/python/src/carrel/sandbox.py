@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Union
 
 import anyio
+import httpx
 
 from ._box import GRACE, BoxCore
 from ._endpoint import Endpoint
@@ -95,6 +96,11 @@ class Sandbox(BoxCore, SyncSide):
             self.close()
         except SandboxError as failure:
             self._note_failure(failure, error)
+
+    def http(self, port: int) -> httpx.Client:
+        """A client of the server at that port of the sandbox, which needs no network for it:
+        ``box.http(8080).get("/index.html")``. It is httpx's, and is closed as one."""
+        return self._transport.client(self._path(f"/ports/{port}/"))
 
     def fork(
         self,
@@ -212,6 +218,10 @@ class AsyncSandbox(BoxCore, AsyncSide):
                 await self.close()
         except (SandboxError, TimeoutError) as failure:
             self._note_failure(failure, error)
+
+    def http(self, port: int) -> httpx.AsyncClient:
+        """A client of the server at that port of the sandbox; see :meth:`Sandbox.http`."""
+        return self._transport.client(self._path(f"/ports/{port}/"))
 
     async def fork(
         self,
