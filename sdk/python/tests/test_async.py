@@ -165,6 +165,11 @@ def test_a_cancelled_creation_leaves_no_sandbox() -> None:
                 await asyncio.gather(task, return_exceptions=True)
                 await box.close()
                 assert await carrel.sandboxes(name=name) == []
+                box = AsyncSandbox(name=name)
+                with anyio.move_on_after(delay):
+                    await box.open()
+                await box.close()
+                assert await carrel.sandboxes(name=name) == []
 
     asyncio.run(main())
 

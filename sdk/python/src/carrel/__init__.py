@@ -12,8 +12,8 @@
 run once; `SandboxManager` looks after many; `Carrel` is the daemon.
 """
 
-from ._box import Mount
 from ._endpoint import Endpoint
+from ._settings import Mount
 from .commands import AsyncCommand, Command
 from .config import MountDecision, MountPolicy, SandboxConfig, SandboxSettings
 from .daemon import AsyncCarrel, Carrel

@@ -6,12 +6,12 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, Literal, Union
 
 from . import _leases
 from ._endpoint import Endpoint, find_endpoint
 from ._following import Attendance, Listener
+from ._settings import Mount, Size, settings_of
 from ._steps import Request, Steps, Work, operation
 from .errors import (
     ConflictError,
@@ -24,38 +24,7 @@ from .results import CommandInfo, Diff, ExecResult, Port, SandboxInfo, Snapshot,
 
 log = logging.getLogger("carrel")
 
-Size = Union[str, int]
 GRACE = 2.0
-
-
-@dataclass(frozen=True)
-class Mount:
-    """A folder or file of the host that a sandbox sees at `target`, read-only unless said
-    otherwise."""
-
-    source: str
-    target: str
-    readonly: bool = True
-
-    def __post_init__(self) -> None:
-        # "false", 0 and None are not false: a mount is writable only if somebody really said so.
-        if not isinstance(self.readonly, bool):
-            raise TypeError(f"'readonly' must be True or False, not {self.readonly!r}")
-
-
-def settings_of(**values: Any) -> dict[str, Any]:
-    """The body of a request: what was given, under the names of the API."""
-    body = {name: value for name, value in values.items() if value is not None}
-    if "mounts" in body:
-        body["mount"] = [asdict(mount) for mount in body.pop("mounts")]
-    if "credentials" in body:
-        body["credential"] = [*body.pop("credentials")]
-    for name in ("network", "require"):
-        if name in body and not isinstance(body[name], str):
-            body[name] = [*body[name]]
-    if "env" in body:
-        body["env"] = dict(body["env"])
-    return body
 
 
 def _take_back(creation: Request) -> Steps[None]:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Union, cast, overload
 
+import anyio
+
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")
@@ -103,17 +105,21 @@ def perform(steps: Steps[T], transport: SyncTransport) -> T:
 
 
 async def perform_async(steps: Steps[T], transport: AsyncTransport) -> T:
-    """The same, awaited. Cancelling it is an error at the yield like any other."""
+    """The same, awaited. Cancelling it is an error at the yield like any other; what the steps do
+    because of it is not cancelled again."""
+    cancelled = False
     try:
         step = next(steps)
         while True:
             try:
-                if isinstance(step, Work):
-                    await transport.work(step.run)
-                    reply = NOTHING
-                else:
-                    reply = await transport.send(step)
+                with anyio.CancelScope(shield=cancelled):
+                    if isinstance(step, Work):
+                        await transport.work(step.run)
+                        reply = NOTHING
+                    else:
+                        reply = await transport.send(step)
             except BaseException as error:
+                cancelled = cancelled or not isinstance(error, Exception)
                 step = steps.throw(error)
             else:
                 step = steps.send(reply)

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, Union
 
-from ._box import Mount
 from ._endpoint import find_binary
+from ._settings import Mount
 from .errors import InvalidError, error_of
 
 C = TypeVar("C", bound="_Checked")

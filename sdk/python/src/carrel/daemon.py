@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
-from ._box import Mount, Size, settings_of
 from ._endpoint import Endpoint, find_endpoint
+from ._settings import Mount, Size, settings_of
 from ._sse import EventParser
 from ._steps import AsyncSide, Request, Steps, SyncSide, T, operation, perform, perform_async
 from ._transport import AsyncHttpTransport, HttpTransport

@@ -17,8 +17,8 @@ from typing import Union
 
 import anyio.to_thread
 
-from ._box import Mount
 from ._endpoint import find_binary, find_endpoint
+from ._settings import Mount
 from ._steps import Steps, T
 from .config import SandboxSettings, answer_of
 from .errors import NotStartedError, SandboxError, SandboxNotFoundError, SandboxResourceError

@@ -12,8 +12,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
-from ._box import Mount
 from ._endpoint import find_binary, find_endpoint
+from ._settings import Mount
 from .config import MountPolicy, SandboxConfig, answer_of, config_file, mounts_of
 from .errors import InvalidError, UnsupportedError
 from .results import ExecResult
