@@ -395,13 +395,25 @@ Error to_boot_error(std::string_view payload) {
 
 Status await_guest(GuestStream& stream, int timeout_ms) {
   CARREL_TRY(stream.send(0, FrameType::kList));
-  CARREL_ASSIGN(const GuestFrame frame, stream.wait(timeout_ms));
-  if (frame.type == FrameType::kBootFailed) {
-    return to_boot_error(frame.payload);
+  const Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    CARREL_ASSIGN(const GuestFrame frame,
+                  stream.wait(static_cast<int>(std::max<std::int64_t>(left, 0))));
+    if (frame.type == FrameType::kBootFailed) {
+      return to_boot_error(frame.payload);
+    }
+    if (frame.type == FrameType::kListEnd) {
+      return {};
+    }
+    if (frame.type != FrameType::kCommand) {
+      return Error{Code::kGone, 0, "the sandbox's guest sent a malformed answer", {}};
+    }
+    if (Clock::now() >= deadline) {
+      return Error{Code::kTimeout, 0, "the sandbox's guest does not answer", {}};
+    }
   }
-  return frame.type == FrameType::kListEnd
-             ? Status()
-             : Error{Code::kGone, 0, "the sandbox's guest sent a malformed answer", {}};
 }
 
 Result<ExecResult> serve_command(GuestStream& stream, FrameType type, std::string_view payload,

@@ -65,8 +65,8 @@ Error to_error(std::string_view payload);
 // What kBootFailed says.
 Error to_boot_error(std::string_view payload);
 
-// Waits until the guest of a new sandbox answers, which is when its room is closed. Its error is the
-// step that failed.
+// Waits until the guest has heard all that was sent to it before, whatever commands it knows; that
+// of a new sandbox answers when its room is closed, and its error is the step that failed.
 Status await_guest(GuestStream& stream, int timeout_ms);
 
 // Sends a start (or follow) frame that was encoded before and serves the command until it ends.

@@ -396,5 +396,47 @@ TEST(ServeCommand, GuestThatNeverStopsTalkingIsGivenUpToo) {
   EXPECT_LT(Clock::now() - before, std::chrono::seconds(9));
 }
 
+// What await_guest() says of a guest that runs the script.
+template <typename Script>
+Status awaited(Script script, int timeout_ms = 10'000) {
+  auto [stream, guest] = StreamAndGuest::make();
+  std::thread thread([&script, end = std::move(guest)]() mutable { script(end); });
+  const Status heard = await_guest(stream, timeout_ms);
+  stream.close();
+  thread.join();
+  return heard;
+}
+
+TEST(AwaitGuest, OneThatKnowsCommandsHasHeardToo) {
+  const Status heard = awaited([](FakeGuest& guest) {
+    guest.read();
+    guest.send(FrameType::kCommand, "one");
+    guest.send(FrameType::kCommand, "two");
+    guest.send(FrameType::kListEnd, "");
+  });
+  EXPECT_TRUE(heard.ok());
+}
+
+TEST(AwaitGuest, OneThatNeverStopsListingIsGivenUp) {
+  const Status heard = awaited(
+      [](FakeGuest& guest) {
+        guest.read();
+        while (guest.write(FakeGuest::frame(FrameType::kCommand, ""))) {
+        }
+      },
+      50);
+  ASSERT_FALSE(heard.ok());
+  EXPECT_EQ(heard.error().code, Code::kTimeout);
+}
+
+TEST(AwaitGuest, AnyOtherAnswerIsMalformed) {
+  const Status heard = awaited([](FakeGuest& guest) {
+    guest.read();
+    guest.send(FrameType::kStarted, "");
+  });
+  ASSERT_FALSE(heard.ok());
+  EXPECT_EQ(heard.error().code, Code::kGone);
+}
+
 }  // namespace
 }  // namespace carrel::sandbox
