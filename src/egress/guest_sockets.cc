@@ -127,7 +127,7 @@ Result<RoomSockets> check_sockets(std::vector<UniqueFd> descriptors, std::uint32
       present >> protocol::kNetworkSockets != 0) {
     return wrong;
   }
-  const auto own = kernel::own_network();
+  static const auto own = kernel::own_network();  // this process stays in it
   std::optional<std::uint64_t> theirs;
   RoomSockets sockets;
   std::size_t next = 0;
