@@ -91,12 +91,11 @@ Status write_registration(const storage::Home& home, const Registration& registr
   // An id has nothing in it that would have to be escaped.
   const bool long_lived = registration.kind == Registration::Kind::kLongLived;
   const std::string policy = nlohmann::json(policy::network_to_json(registration.policy)).dump();
-  return replace_quickly(directory.get(),
-                         R"({"id":")" + registration.id + R"(","long_lived":)" +
-                             (long_lived ? "true" : "false") + R"(,"pid":)" +
-                             std::to_string(registration.pid) + R"(,"start_time":)" +
-                             std::to_string(registration.start_time) + R"(,"policy":)" + policy +
-                             "}");
+  return replace_quickly(
+      directory.get(),
+      R"({"id":")" + registration.id + R"(","long_lived":)" + (long_lived ? "true" : "false") +
+          R"(,"pid":)" + std::to_string(registration.pid) + R"(,"start_time":)" +
+          std::to_string(registration.start_time) + R"(,"policy":)" + policy + "}");
 }
 
 Result<Registration> read_registration(const storage::Home& home, const std::string& id) {

@@ -28,9 +28,9 @@ bool hand_out_sockets(Guest& guest, std::uint32_t client, std::uint32_t channel)
   if (result != 0) {
     return connection.send(channel, FrameType::kNetworkSockets, answer);
   }
-  bool sent = send_with_descriptors(connection.fd(),
-                                    {sizeof fields, channel, FrameType::kNetworkSockets}, answer,
-                                    std::span<const int>(sockets.descriptors, sockets.count));
+  bool sent =
+      send_with_descriptors(connection.fd(), {sizeof fields, channel, FrameType::kNetworkSockets},
+                            answer, std::span<const int>(sockets.descriptors, sockets.count));
   sockets.close_all();
   return sent;
 }

@@ -60,8 +60,7 @@ TEST(CaptiveStock, HasANetworkWithItsSocketsForThoseWhoWouldMakeTheSame) {
     const kernel::CaptiveNetwork other{network.routes, network.routes6, empty_rules()};
     const bool for_another = stock.take(messages_of(other), sockets) >= 0;
     const bool first = stock.take(messages_of(network), sockets) >= 0;
-    const bool complete =
-        (sockets.present & protocol::kNeededSockets) == protocol::kNeededSockets;
+    const bool complete = (sockets.present & protocol::kNeededSockets) == protocol::kNeededSockets;
     CaptiveSockets none;
     return !for_another && first && complete && stock.take(messages_of(network), none) < 0;
   }));
