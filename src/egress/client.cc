@@ -99,7 +99,8 @@ Status Attendance::ask(int guest, const HandedSockets& sockets) {
   return tell(socket_.get(), request, descriptors);
 }
 
-// The sockets are tried once: the next process would find them used, and gets others from the guest.
+// The sockets are tried once: the next process would find them used, and gets others from the
+// guest.
 Result<Attendance> Attendance::begin(const storage::Home& home, const std::string& id, int guest,
                                      HandedSockets sockets) {
   Attendance attendance(home, id);

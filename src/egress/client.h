@@ -19,8 +19,8 @@ Status revive(const storage::Home& home, const std::string& id);
 // The same, unless it is served already.
 Status ensure(const storage::Home& home, const std::string& id);
 
-// The sockets of a sandbox's network, where whoever made it has them: those that are `present`, in the
-// order of protocol::NetworkSocket. Empty: its guest has to be asked for them.
+// The sockets of a sandbox's network, where whoever made it has them: those that are `present`, in
+// the order of protocol::NetworkSocket. Empty: its guest has to be asked for them.
 struct HandedSockets {
   std::vector<UniqueFd> descriptors;
   std::uint32_t present = 0;

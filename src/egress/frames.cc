@@ -31,8 +31,7 @@ struct Kept {
 std::array<Kept, kSizes> g_kept;
 
 std::size_t size_class_of(std::size_t size) {
-  return size <= kSmallest ? 0
-                           : static_cast<std::size_t>(std::bit_width((size - 1) / kSmallest));
+  return size <= kSmallest ? 0 : static_cast<std::size_t>(std::bit_width((size - 1) / kSmallest));
 }
 
 }  // namespace

@@ -122,12 +122,13 @@ class Reader {
 }  // namespace
 
 Result<RoomSockets> check_sockets(std::vector<UniqueFd> descriptors, std::uint32_t present) {
-  const Error wrong{Code::kDenied, 0, "something else than the sockets of a sandbox's network came", {}};
+  const Error wrong{
+      Code::kDenied, 0, "something else than the sockets of a sandbox's network came", {}};
   if ((present & protocol::kNeededSockets) != protocol::kNeededSockets ||
       present >> protocol::kNetworkSockets != 0) {
     return wrong;
   }
-  const auto own = kernel::own_network();
+  static const auto own = kernel::own_network();  // this process stays in it
   std::optional<std::uint64_t> theirs;
   RoomSockets sockets;
   std::size_t next = 0;
@@ -139,8 +140,8 @@ Result<RoomSockets> check_sockets(std::vector<UniqueFd> descriptors, std::uint32
       return wrong;
     }
     const auto network = kernel::network_of(descriptors[next].get());
-    if (own.has_value() && (!network.has_value() || network == own ||
-                            (theirs.has_value() && network != theirs))) {
+    if (own.has_value() &&
+        (!network.has_value() || network == own || (theirs.has_value() && network != theirs))) {
       return wrong;
     }
     theirs = network;

@@ -102,8 +102,8 @@ class Moving {
   std::size_t left_ = 0;
 };
 
-// kNotYet after `most` bytes. The calls are made here, and not in coroutines of their own: for short
-// messages that is what it costs.
+// kNotYet after `most` bytes. The calls are made here, and not in coroutines of their own: for
+// short messages that is what it costs.
 template <typename Way>
 Task<Ended> carry(Watched& from, Watched& to, const Spend& spend, const Patience& patience,
                   Way& way, std::uint64_t most) {

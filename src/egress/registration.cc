@@ -31,9 +31,13 @@ Result<UniqueFd> open_place(const storage::Home& home) {
   return open_at(home.directory(), kRegistrations, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
-// The old file or the new one for whoever looks. Not synced: after a crash of the machine there is no
-// sandbox that it could be about.
+// The old file or the new one for whoever looks; the first is there before anybody is told to. Not
+// synced: after a crash of the machine there is no sandbox that it could be about.
 Status replace_quickly(int directory, const std::string& text) {
+  if (auto first = open_at(directory, kFile, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+      first.ok()) {
+    return write_all(first.value().get(), text);
+  }
   const std::string temporary = std::string(kFile) + "." + std::to_string(::getpid()) + ".new";
   CARREL_ASSIGN(const UniqueFd fd,
                 open_at(directory, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
@@ -84,13 +88,14 @@ bool is_registered(const storage::Home& home, const std::string& id) {
 
 Status write_registration(const storage::Home& home, const Registration& registration) {
   CARREL_ASSIGN(const UniqueFd directory, open_registration(home, registration.id));
-  const nlohmann::ordered_json object = {
-      {"id", registration.id},
-      {"long_lived", registration.kind == Registration::Kind::kLongLived},
-      {"pid", registration.pid},
-      {"start_time", registration.start_time},
-      {"policy", policy::network_to_json(registration.policy)}};
-  return replace_quickly(directory.get(), object.dump());
+  // An id has nothing in it that would have to be escaped.
+  const bool long_lived = registration.kind == Registration::Kind::kLongLived;
+  const std::string policy = nlohmann::json(policy::network_to_json(registration.policy)).dump();
+  return replace_quickly(
+      directory.get(),
+      R"({"id":")" + registration.id + R"(","long_lived":)" + (long_lived ? "true" : "false") +
+          R"(,"pid":)" + std::to_string(registration.pid) + R"(,"start_time":)" +
+          std::to_string(registration.start_time) + R"(,"policy":)" + policy + "}");
 }
 
 Result<Registration> read_registration(const storage::Home& home, const std::string& id) {

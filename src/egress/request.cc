@@ -21,8 +21,7 @@ std::string text_in(const nlohmann::json& object, const char* name) {
 }
 
 std::uint32_t number_in(const nlohmann::json& object, const char* name) {
-  const bool has = object.is_object() && object.contains(name) &&
-                   object[name].is_number_unsigned();
+  const bool has = object.is_object() && object.contains(name) && object[name].is_number_unsigned();
   return has ? object[name].get<std::uint32_t>() : 0;
 }
 

@@ -123,14 +123,14 @@ Task<Status> Rooms::begin(std::string id, UniqueFd guest, RoomSockets sockets) {
   }
   attaching_.insert(id);
   auto process = std::make_shared<Watched>(service_->loop, std::move(guest));
-  const Status served = co_await serve(std::move(registration.value()), GuestLink::kPidfd,
-                                       process, std::move(sockets));
+  const Status served = co_await serve(std::move(registration.value()), GuestLink::kPidfd, process,
+                                       std::move(sockets));
   attaching_.erase(id);
   co_return served;
 }
 
-Task<Status> Rooms::serve(Registration registration, GuestLink link,
-                          std::shared_ptr<Watched> guest, RoomSockets sockets) {
+Task<Status> Rooms::serve(Registration registration, GuestLink link, std::shared_ptr<Watched> guest,
+                          RoomSockets sockets) {
   const std::string id = registration.id;
   auto directory = find_registration(*home_, id);
   if (!directory.ok()) {

@@ -1,11 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
-#include <cstddef>
-
 #include "guest/failure.h"
-#include "guest/state.h"
 #include "protocol/boot.h"
 #include "protocol/message.h"
 
@@ -25,9 +23,5 @@ struct CaptiveSockets {
   int make();
   void close_all();
 };
-
-// Makes the sockets of the captive network and gives them to the client, together with the answer to
-// its request. The guest keeps none. False when the request makes no sense.
-bool hand_out_sockets(Guest& guest, std::uint32_t client, std::uint32_t channel);
 
 }  // namespace carrel::guest

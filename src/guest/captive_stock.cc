@@ -17,7 +17,7 @@ constexpr int kOriginalDestination = 80;  // SO_ORIGINAL_DST, and of IPv6
 
 // The end of both is a reset: nothing of it stays in the network's tables.
 void close_at_once(int fd) {
-  struct linger now {1, 0};
+  struct linger now{1, 0};
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
   close(fd);
 }

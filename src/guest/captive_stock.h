@@ -2,8 +2,8 @@
 
 #include "guest/captive.h"
 
-// A captive network that a nursery made before anybody asked for one: to make it takes as long as half
-// a sandbox, and the kernel lets only one process at a time change a network.
+// A captive network that a nursery made before anybody asked for one: to make it takes as long as
+// half a sandbox, and the kernel lets only one process at a time change a network.
 //
 // CRITICAL: a sandbox that has a way out gets a network in which nobody was before it, and which
 // nobody gets after it.
@@ -11,9 +11,9 @@ namespace carrel::guest {
 
 class CaptiveStock {
  public:
-  // Makes one, if there is none, and tries it: that a connection to somewhere arrives at its sockets,
-  // with where it was meant to go. This process is in it afterwards. If that does not work, there is
-  // none, and whoever needs one makes it himself and says why not.
+  // Makes one, if there is none, and tries it: that a connection to somewhere arrives at its
+  // sockets, with where it was meant to go. This process is in it afterwards. If that does not
+  // work, there is none, and whoever needs one makes it himself and says why not.
   void prepare(const protocol::Captive& captive);
   // One made with exactly these messages: its namespace, to be closed by the caller; -1: there is
   // none. Its sockets are in `sockets`.

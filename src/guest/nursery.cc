@@ -50,14 +50,13 @@ void answer(int stream, int error_number, int pidfd, const CaptiveSockets& socke
   unsigned char fields[protocol::kSpawnedSize];
   protocol::Writer writer(fields);
   const bool made = error_number == 0;
-  protocol::write_spawned(writer, {static_cast<std::uint32_t>(error_number),
-                                   made ? sockets.present : 0});
+  protocol::write_spawned(writer,
+                          {static_cast<std::uint32_t>(error_number), made ? sockets.present : 0});
   int descriptors[protocol::kMaxSpawnedDescriptors] = {pidfd};
   memcpy(descriptors + 1, sockets.descriptors, sockets.count * sizeof(int));
-  send_with_descriptors(
-      stream, {sizeof fields, 0, protocol::FrameType::kSpawned},
-      {reinterpret_cast<const char*>(fields), sizeof fields},
-      std::span<const int>(descriptors, made ? 1 + sockets.count : 0));
+  send_with_descriptors(stream, {sizeof fields, 0, protocol::FrameType::kSpawned},
+                        {reinterpret_cast<const char*>(fields), sizeof fields},
+                        std::span<const int>(descriptors, made ? 1 + sockets.count : 0));
 }
 
 // Somebody may have stopped who is at the other end.
@@ -267,8 +266,7 @@ class NurseryServer {
 // Takes on the identity of the sandbox, and moves into its network if that was made ahead.
 bool settle_in(const Received& frame, const protocol::Spawn& spawn, NetworkReady& network,
                Failure& failure) {
-  if (frame.count < 1 || frame.count > 2 ||
-      dup3(frame.descriptors[0], kControl, O_CLOEXEC) < 0) {
+  if (frame.count < 1 || frame.count > 2 || dup3(frame.descriptors[0], kControl, O_CLOEXEC) < 0) {
     _exit(1);
   }
   close(frame.descriptors[0]);

@@ -4,7 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "guest/captive.h"
+#include "guest/captive_requests.h"
 #include "guest/command.h"
 #include "guest/port.h"
 #include "guest/runtime.h"

@@ -110,8 +110,8 @@ bool parse_spawn(std::string_view payload, Spawn& spawn) {
   spawn.uid = reader.u32();
   spawn.gid = reader.u32();
   spawn.captive = read_captive(reader);
-  return reader.finished() && !spawn.shared.empty() && !spawn.alike.empty() &&
-         !spawn.own.empty() && (spawn.uid == 0) == (spawn.gid == 0);
+  return reader.finished() && !spawn.shared.empty() && !spawn.alike.empty() && !spawn.own.empty() &&
+         (spawn.uid == 0) == (spawn.gid == 0);
 }
 
 void write_spawned(Writer& writer, const Spawned& spawned) {
@@ -188,9 +188,8 @@ bool parse_boot(std::string_view payload, Boot& boot) {
   return reader.finished() && boot.id.size() == kIdSize &&
          (boot.flags & ~std::uint32_t{kBootAllFlags}) == 0 &&
          boot.own_join_descriptors <= kMaxJoin && boot.join_descriptors <= kMaxJoin &&
-         !boot.workdir.empty() &&
-         boot.workdir.front() == '/' && boot.uid != 0 && boot.gid != 0 && boot.outer_uid != 0 &&
-         boot.outer_gid != 0 && boot.processes != 0 &&
+         !boot.workdir.empty() && boot.workdir.front() == '/' && boot.uid != 0 && boot.gid != 0 &&
+         boot.outer_uid != 0 && boot.outer_gid != 0 && boot.processes != 0 &&
          boot.open_files != 0 && boot.lease_ms <= kMaxTimeoutMs && !boot.guest_filter.empty() &&
          boot.guest_filter.size() % 8 == 0 && !boot.workload_filter.empty() &&
          boot.workload_filter.size() % 8 == 0;

@@ -127,8 +127,8 @@ struct Spawn {
 inline constexpr std::size_t kMaxTerms = 32U << 10;
 inline constexpr std::size_t kMaxSpawnDescriptors = 2;
 
-// The answer. With it comes a descriptor of the process; and, where its network is a captive one that
-// was made ahead, those of that network's sockets that are `present`, as in kNetworkSockets.
+// The answer. With it comes a descriptor of the process; and, where its network is a captive one
+// that was made ahead, those of that network's sockets that are `present`, as in kNetworkSockets.
 struct Spawned {
   std::uint32_t error = 0;  // an errno; zero: it was made
   std::uint32_t present = 0;

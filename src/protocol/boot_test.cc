@@ -276,7 +276,8 @@ std::string encode_with(const Message& message, Write write) {
 constexpr Captive kCaptive{"routes", "routes6", "rules"};
 
 TEST(Nursery, IsReadBackAsWritten) {
-  const std::string payload = encode_with(protocol::Nursery{"/sys", "steps", "alike", "1:2", kCaptive}, write_nursery);
+  const std::string payload =
+      encode_with(protocol::Nursery{"/sys", "steps", "alike", "1:2", kCaptive}, write_nursery);
   protocol::Nursery parsed;
   ASSERT_TRUE(parse_nursery(payload, parsed));
   EXPECT_EQ(parsed.staging, "/sys");
@@ -299,7 +300,8 @@ TEST(Nursery, IsReadBackAsWritten) {
 }
 
 TEST(Spawn, IsReadBackAsWritten) {
-  const std::string payload = encode_with(Spawn{"steps", "alike", "1:2", "own", 7, 8, kCaptive}, write_spawn);
+  const std::string payload =
+      encode_with(Spawn{"steps", "alike", "1:2", "own", 7, 8, kCaptive}, write_spawn);
   Spawn parsed;
   ASSERT_TRUE(parse_spawn(payload, parsed));
   EXPECT_EQ(parsed.shared, "steps");
@@ -312,12 +314,11 @@ TEST(Spawn, IsReadBackAsWritten) {
     EXPECT_FALSE(parse_spawn(std::string(payload, 0, size), parsed)) << size;
   }
   EXPECT_FALSE(parse_spawn(payload + '\0', parsed));
-  for (const Spawn& bad : {Spawn{"", "alike", "", "own", 1, 1, {}},
-                           Spawn{"steps", "", "", "own", 1, 1, {}},
-                           Spawn{"steps", "alike", "", "", 1, 1, {}},
-                           Spawn{"steps", "alike", "", "own", 1, 0, {}},
-                           Spawn{"steps", "alike", "", "own", 0, 1, {}},
-                           Spawn{"steps", "alike", "", "own", 1, 1, {"routes", "", ""}}}) {
+  for (const Spawn& bad :
+       {Spawn{"", "alike", "", "own", 1, 1, {}}, Spawn{"steps", "", "", "own", 1, 1, {}},
+        Spawn{"steps", "alike", "", "", 1, 1, {}}, Spawn{"steps", "alike", "", "own", 1, 0, {}},
+        Spawn{"steps", "alike", "", "own", 0, 1, {}},
+        Spawn{"steps", "alike", "", "own", 1, 1, {"routes", "", ""}}}) {
     EXPECT_FALSE(parse_spawn(encode_with(bad, write_spawn), parsed));
   }
 }

@@ -57,7 +57,8 @@ class EgressLifeAttack : public EgressAttack {
   void have_network_made_ahead() {
     ASSERT_NE(wait_for_nursery(GetParam()), 0);
     for (int i = 0; i < 2; ++i) {
-      ASSERT_EQ(carrel({"run", "--network", "allow=tcp:allowed.test:7000", "--", "true"}).status, 0);
+      ASSERT_EQ(carrel({"run", "--network", "allow=tcp:allowed.test:7000", "--", "true"}).status,
+                0);
       std::this_thread::sleep_for(milliseconds(100));
     }
   }
@@ -413,20 +414,20 @@ TEST_P(EgressLifeAttack, D40_AFloodOfLookupsLeavesOthersAlone) {
                            "        until = time.time() + " +
                                std::to_string(number_from("CARREL_FLOOD_SECONDS", 6)) +
                                "\n"
-                           "        while time.time() < until:\n"
-                           "            for _ in range(500):\n"
-                           "                try:\n"
-                           "                    sock.send(message)\n"
-                           "                except OSError:\n"
-                           "                    pass\n"
-                           "        os._exit(0)\n"
-                           "time.sleep(0.5)\n"
-                           "print('begun', flush=True)\n"
-                           "while True:\n"
-                           "    try:\n"
-                           "        os.wait()\n"
-                           "    except OSError:\n"
-                           "        break\n");
+                               "        while time.time() < until:\n"
+                               "            for _ in range(500):\n"
+                               "                try:\n"
+                               "                    sock.send(message)\n"
+                               "                except OSError:\n"
+                               "                    pass\n"
+                               "        os._exit(0)\n"
+                               "time.sleep(0.5)\n"
+                               "print('begun', flush=True)\n"
+                               "while True:\n"
+                               "    try:\n"
+                               "        os.wait()\n"
+                               "    except OSError:\n"
+                               "        break\n");
   EXPECT_EQ(through_in(other,
                        "begun = time.time()\n"
                        "for _ in range(5):\n"
@@ -453,16 +454,16 @@ TEST_P(EgressLifeAttack, D40_WhatAStalledServerOrClientDoesNotTakeIsNotKept) {
             "piece, sent, until = b'x' * 65536, 0, time.time() + " +
                 std::to_string(length) +
                 "\n"
-            "for sock in socks:\n"
-            "    sock.setblocking(False)\n"
-            "while time.time() < until:\n"
-            "    for sock in socks:\n"
-            "        try:\n"
-            "            sent += sock.send(piece)\n"
-            "        except BlockingIOError:\n"
-            "            pass\n"
-            "print('begun', sent, flush=True)\n"
-            "sys.stdin.readline()\n");
+                "for sock in socks:\n"
+                "    sock.setblocking(False)\n"
+                "while time.time() < until:\n"
+                "    for sock in socks:\n"
+                "        try:\n"
+                "            sent += sock.send(piece)\n"
+                "        except BlockingIOError:\n"
+                "            pass\n"
+                "print('begun', sent, flush=True)\n"
+                "sys.stdin.readline()\n");
   EXPECT_TRUE(client->wait_for_output("begun", seconds(20) + seconds(length))) << client->err();
   EXPECT_LT(resident_kib() - before, 100 * 200) << "more than two pieces for each connection";
   client->write("\n");

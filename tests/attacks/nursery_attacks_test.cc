@@ -86,8 +86,8 @@ class NurseryNetworks : public NurseryAttack {
  protected:
   // That of a sandbox in which this was run.
   HeldNetwork used_for(const std::string& what, const std::string& policy = "none") {
-    Process process(launch(
-        {"run", "--network", policy, "--", "bash", "-c", what + "; echo up; read -r line"}));
+    Process process(
+        launch({"run", "--network", policy, "--", "bash", "-c", what + "; echo up; read -r line"}));
     EXPECT_TRUE(process.wait_for_output("up\n", std::chrono::seconds(20)));
     const std::string path = "/proc/" + std::to_string(lent_process()) + "/ns/net";
     HeldNetwork network{UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), {}};
@@ -154,8 +154,8 @@ constexpr char kWayOut[] = "allow=tcp:192.0.2.9:80";
 std::set<std::string> networks_of_nursery() {
   std::set<std::string> found;
   std::error_code failed;
-  for (const auto& entry : std::filesystem::directory_iterator(
-           "/proc/" + std::to_string(nursery()) + "/fd", failed)) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(nursery()) + "/fd", failed)) {
     const std::string target = std::filesystem::read_symlink(entry.path(), failed).string();
     if (target.starts_with("net:[")) {
       found.insert(target);

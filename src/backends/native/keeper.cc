@@ -164,8 +164,7 @@ class Keeper {
   }
 
   [[nodiscard]] bool has_networks() const {
-    return std::any_of(boxes_.begin(), boxes_.end(),
-                       [](const Box& box) { return box.networked; });
+    return std::any_of(boxes_.begin(), boxes_.end(), [](const Box& box) { return box.networked; });
   }
 
   // What it makes lives in a scope of its own, where it can have one: not in the session of

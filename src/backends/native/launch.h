@@ -38,8 +38,8 @@ struct LaunchRequest {
   std::string id;
   policy::Spec spec;
   Lifetime lifetime = Lifetime::kOneShot;
-  UniqueFd listener;          // kLongLived: the bound socket that the guest will listen on; see
-                              // give_listener()
+  UniqueFd listener;  // kLongLived: the bound socket that the guest will listen on; see
+                      // give_listener()
   std::uint64_t lease_ms = 0;
   std::vector<GivenTree> trees;  // one for each mount of the spec, and others
   // As root, if the caller has claimed one for it, who then also gives it back if this fails.

@@ -29,8 +29,8 @@ Status register_network(const storage::Home& home, const std::string& id,
 // Has the network of a one-shot sandbox served, while its guest boots.
 class NetworkOpening {
  public:
-  // `guest` is a descriptor of its first process. If its sockets are there, it has not to be told yet
-  // what to do.
+  // `guest` is a descriptor of its first process. If its sockets are there, it has not to be told
+  // yet what to do.
   static Result<NetworkOpening> begin(const storage::Home& home, const std::string& id, int guest,
                                       egress::HandedSockets handed, const policy::Spec& spec);
   // Waits until it is. CRITICAL: before its command runs.

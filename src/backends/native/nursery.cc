@@ -72,8 +72,8 @@ Result<LentProcess> receive_spawned(UniqueFd stream) {
     return Error{Code::kGone, 0, "the nursery ended", {}};
   }
   if (spawned.error != 0 || descriptors.empty()) {
-    return Error{Code::kUnavailable, static_cast<int>(spawned.error),
-                 "the nursery made no process", {}};
+    return Error{
+        Code::kUnavailable, static_cast<int>(spawned.error), "the nursery made no process", {}};
   }
   LentProcess process;
   process.pidfd = std::move(descriptors.front());
@@ -107,20 +107,17 @@ Result<Loan> send_request(int socket, const Wanted& wanted, const std::string& t
   if (wanted.into >= 0) {
     descriptors.push_back(wanted.into);
   }
-  const std::string payload =
-      encode(spawn,
-             spawn.shared.size() + spawn.alike.size() + spawn.terms.size() + spawn.own.size() +
-                 size_of(spawn.captive),
-             protocol::write_spawn);
+  const std::string payload = encode(spawn,
+                                     spawn.shared.size() + spawn.alike.size() + spawn.terms.size() +
+                                         spawn.own.size() + size_of(spawn.captive),
+                                     protocol::write_spawn);
   CARREL_TRY(send_frame(socket, protocol::FrameType::kSpawn, payload, descriptors));
   return loan;
 }
 
 }  // namespace
 
-Result<LentProcess> Loan::take() {
-  return receive_spawned(std::move(stream_));
-}
+Result<LentProcess> Loan::take() { return receive_spawned(std::move(stream_)); }
 
 Result<Nursery> Nursery::start(const MountPlan& plan, UniqueFd listener) {
   const auto terms = terms_of(plan);

@@ -153,8 +153,8 @@ class OneShots::Making {
   // Its network, on its way to be served; nothing if it has none.
   Result<Opening> open_network(const Launched& launched) {
     if (has_network(spec_) && !network_.has_value()) {
-      CARREL_ASSIGN(network_, NetworkOpening::begin(*all_->home_, id_, launched.pidfd.get(), {},
-                                                    spec_));
+      CARREL_ASSIGN(network_,
+                    NetworkOpening::begin(*all_->home_, id_, launched.pidfd.get(), {}, spec_));
     }
     return std::exchange(network_, std::nullopt);
   }
@@ -271,8 +271,8 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
     making = std::make_unique<Making>(*this, id, job, KeepersScope::kLeave);
     launched = making->make();
   }
-  Result<Opening> network = launched.ok() ? making->open_network(launched.value())
-                                          : Result<Opening>(launched.error());
+  Result<Opening> network =
+      launched.ok() ? making->open_network(launched.value()) : Result<Opening>(launched.error());
   sweep();  // while the guest builds its room
   if (!launched.ok()) {
     home.release_ids_of(id);
