@@ -4,6 +4,7 @@
 #include "cli/foreground.h"
 #include "cli/output.h"
 #include "manager/box_command.h"
+#include "manager/life.h"
 #include "policy/size.h"
 
 namespace carrel::cli {
@@ -16,6 +17,7 @@ Result<Connection> connect_to(const std::string& named) {
   Connection connection;
   CARREL_ASSIGN(connection.home, storage::Home::open());
   CARREL_ASSIGN(connection.record, storage::find_box(connection.home, named));
+  CARREL_ASSIGN(connection.use, manager::begin_use(connection.home, connection.record));
   auto stream = manager::connect(connection.home, connection.record);
   native::sweep_quickly(connection.home);
   if (!stream.ok()) {

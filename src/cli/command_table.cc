@@ -85,6 +85,15 @@ constexpr std::array kCommands = {
             kSandbox, 0, kMany, Trailing::kNothing, kUsageFailed, std::nullopt,
             "Everything that runs in them is ended, and their files are removed.",
             "carrel rm $id\tone\ncarrel rm --all\tall of them\n", Visibility::kListed},
+    Command{
+        CommandId::kPause, "pause", "make a sandbox stand still, with its memory",
+        CommandGroup::kLongLived, kSandbox, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt,
+        "Nothing in it runs until `carrel resume`, and commands for it are refused. The time "
+        "of its commands does not pass; its lease's does.",
+        "carrel pause $id\tas it is\ncarrel resume $id\tand on from there\n", Visibility::kListed},
+    Command{CommandId::kResume, "resume", "let a paused sandbox go on", CommandGroup::kLongLived,
+            kSandbox, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt, "",
+            "carrel resume $id\tfrom where it stood\n", Visibility::kListed},
     Command{CommandId::kCopy, "cp", "copy files into a sandbox or out of it",
             CommandGroup::kLongLived, kCopyEnds, 2, 2, Trailing::kNothing, kCarrelFailed,
             std::nullopt,
@@ -189,12 +198,13 @@ constexpr std::array kCommands = {
             "carrel diff $id --from origin\twhat the agent did\n"
             "carrel apply $id src README.md\ttake over some of it\n",
             Visibility::kListed},
-    Command{CommandId::kSetup, "setup", "prepare this host for the first sandbox",
-            CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt,
-            "Makes the state directory and tries a sandbox in it. Every other command makes what it "
-            "needs by itself: this one is for scripts that install, and for seeing early that "
-            "something is missing. Where everything is there, it changes nothing.",
-            "carrel setup\tonce, or as often as you like\n", Visibility::kListed},
+    Command{
+        CommandId::kSetup, "setup", "prepare this host for the first sandbox", CommandGroup::kOther,
+        kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt,
+        "Makes the state directory and tries a sandbox in it. Every other command makes what it "
+        "needs by itself: this one is for scripts that install, and for seeing early that "
+        "something is missing. Where everything is there, it changes nothing.",
+        "carrel setup\tonce, or as often as you like\n", Visibility::kListed},
     Command{CommandId::kDoctor, "doctor", "say what this host can enforce, and what is missing",
             CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt, "",
             "carrel doctor\tcheck this host\n", Visibility::kListed},

@@ -25,6 +25,8 @@ int info_command(const Context& context);
 int stats_command(const Context& context);
 int logs_command(const Context& context);
 int remove_command(const Context& context);
+int pause_command(const Context& context);
+int resume_command(const Context& context);
 int copy_command(const Context& context);
 int file_command(const Context& context);
 int image_command(const Context& context);

@@ -5,6 +5,7 @@
 #include "cli/context.h"
 #include "cli/output.h"
 #include "cli/table.h"
+#include "manager/life.h"
 #include "policy/settings.h"
 #include "policy/spec_json.h"
 #include "storage/box.h"
@@ -73,6 +74,7 @@ int info_command(const Context& context) {
     return fail(context, found.error());
   }
   const storage::SandboxRow& row = found.value();
+  const manager::Life life = manager::life_of(home.value(), row);
   Json enforcement = Json::parse(row.enforcement, nullptr, false);
   if (!enforcement.is_array()) {
     enforcement = Json::array();
@@ -80,12 +82,13 @@ int info_command(const Context& context) {
   if (context.json()) {
     Json object{{"id", row.id},
                 {"name", row.name},
-                {"state", row.state},
+                {"state", life.state},
+                {"desired_state", life.desired},
                 {"backend", "native"},
                 {"isolation", "namespace"},
                 {"created_ms", row.created_ms},
                 {"ended_ms", row.ended_ms},
-                {"reason", row.reason}};
+                {"reason", life.reason}};
     object["settings"] = settings_json(row.spec);
     object["enforcement"] = enforcement;
     print(object.dump() + "\n");
@@ -98,12 +101,12 @@ int info_command(const Context& context) {
   std::vector<std::vector<std::string>> lines = {
       {"id", row.id},
       {"name", row.name.empty() ? "-" : row.name},
-      {"state", row.state},
+      {"state", life.state},
       {"backend", "native (namespaces; the host's kernel is shared)"},
       {"age", age(storage::wall_clock_ms() - row.created_ms)},
   };
-  if (!row.reason.empty()) {
-    lines.push_back({"ended", row.reason});
+  if (!life.reason.empty()) {
+    lines.push_back({life.state, life.reason});
   }
   const Json settings = settings_json(row.spec);
   for (const auto& [name, value] : settings.items()) {

@@ -85,6 +85,10 @@ int dispatch(const Context& context) {
       return logs_command(context);
     case CommandId::kRemove:
       return remove_command(context);
+    case CommandId::kPause:
+      return pause_command(context);
+    case CommandId::kResume:
+      return resume_command(context);
     case CommandId::kCopy:
       return copy_command(context);
     case CommandId::kFile:

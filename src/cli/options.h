@@ -28,6 +28,8 @@ enum class CommandId : unsigned {
   kStats,
   kLogs,
   kRemove,
+  kPause,
+  kResume,
   kCopy,
   kFile,
   kImage,

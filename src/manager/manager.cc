@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "backends/native/network.h"
+#include "backends/native/pause.h"
 #include "backends/native/remains.h"
 #include "base/files.h"
 #include "manager/box_command.h"
+#include "manager/life.h"
 #include "protocol/frame.h"
 
 namespace carrel::manager {
@@ -85,6 +87,7 @@ Status Manager::remove(const Caller& caller, const std::string& id, int grace_ms
 Manager::Visit::Visit(Visit&& other) noexcept
     : manager_(std::exchange(other.manager_, nullptr)),
       record_(std::move(other.record_)),
+      use_(std::move(other.use_)),
       stream_(std::move(other.stream_)),
       keep_(other.keep_) {}
 
@@ -161,17 +164,22 @@ Error Manager::explain_end(const std::string& id, Error error) {
   return error;
 }
 
-Result<Manager::Visit> Manager::visit(const Caller& caller, const std::string& id) {
+Result<storage::BoxRecord> Manager::live_record(const Caller& caller, const std::string& id) {
   if (!storage::is_id(id) || !belongs(caller, id)) {
     return storage::no_such_box(id);
   }
   auto record = storage::read_record(home_, id);
   if (!record.ok()) {
-    CARREL_ASSIGN(const storage::SandboxRow row, find(caller, id));
+    CARREL_TRY(find(caller, id));
     return explain_end(id, Error{Code::kGone, 0, "sandbox " + id + " has ended", {}});
   }
+  return record;
+}
+
+Result<Manager::Visit> Manager::connect_to(storage::BoxRecord record) {
+  const std::string id = record.id;
   CARREL_TRY(enter(id));
-  Visit visit(*this, std::move(record.value()));
+  Visit visit(*this, std::move(record));
   if (auto kept = kept_stream(id); kept.has_value()) {
     visit.stream_ = std::move(*kept);
     (void)native::ensure_network(home_, id);  // as connect() does
@@ -183,6 +191,29 @@ Result<Manager::Visit> Manager::visit(const Caller& caller, const std::string& i
   }
   visit.stream_ = std::move(stream.value());
   return visit;
+}
+
+Result<Manager::Visit> Manager::visit(const Caller& caller, const std::string& id) {
+  CARREL_ASSIGN(storage::BoxRecord record, live_record(caller, id));
+  auto use = begin_use(home_, record);
+  if (!use.ok()) {
+    return explain_end(id, std::move(use.error()));
+  }
+  CARREL_ASSIGN(Visit visit, connect_to(std::move(record)));
+  visit.use_ = std::move(use.value());
+  return visit;
+}
+
+Status Manager::pause(const Caller& caller, const std::string& id) {
+  CARREL_ASSIGN(const storage::BoxRecord record, live_record(caller, id));
+  Status paused = native::pause_sandbox(home_, record, {"somebody paused it"});
+  return paused.ok() ? paused : Status(explain_end(id, std::move(paused.error())));
+}
+
+Status Manager::resume(const Caller& caller, const std::string& id) {
+  CARREL_ASSIGN(const storage::BoxRecord record, live_record(caller, id));
+  Status resumed = native::resume_sandbox(home_, record);
+  return resumed.ok() ? resumed : Status(explain_end(id, std::move(resumed.error())));
 }
 
 void Manager::note_lease(const std::string& id, std::uint64_t lease_ms) {
@@ -201,7 +232,9 @@ std::int64_t Manager::lease_end(const std::string& id) const {
 }
 
 Status Manager::set_lease(const Caller& caller, const std::string& id, std::uint64_t lease_ms) {
-  CARREL_ASSIGN(Visit visit, this->visit(caller, id));
+  // What sleeps is not woken for it.
+  CARREL_ASSIGN(storage::BoxRecord record, live_record(caller, id));
+  CARREL_ASSIGN(Visit visit, connect_to(std::move(record)));
   std::array<unsigned char, 8> buffer{};
   protocol::Writer writer(buffer);
   writer.u64(lease_ms);

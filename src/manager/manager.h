@@ -12,8 +12,10 @@
 #include "base/result.h"
 #include "manager/ledger.h"
 #include "manager/making.h"
+#include "policy/spec.h"
 #include "sandbox/guest_stream.h"
 #include "storage/box.h"
+#include "storage/box_use.h"
 #include "storage/home.h"
 #include "storage/state.h"
 
@@ -75,11 +77,17 @@ class Manager {
     friend class Manager;
     Manager* manager_;
     storage::BoxRecord record_;
+    storage::BoxUse use_;
     sandbox::GuestStream stream_;
     bool keep_ = false;
   };
   // kGone, with why it ended, for one that has ended; kResource when too many are in it already.
+  // One that rests because nobody used it is woken; kConflict for one that somebody paused.
   Result<Visit> visit(const Caller& caller, const std::string& id);
+
+  // Makes it stand still, with all that is in its memory, and lets it go on. Both are fine twice.
+  Status pause(const Caller& caller, const std::string& id);
+  Status resume(const Caller& caller, const std::string& id);
 
   // The deadline from now on after which the sandbox ends by itself; 0: none.
   Status set_lease(const Caller& caller, const std::string& id, std::uint64_t lease_ms);
@@ -97,6 +105,9 @@ class Manager {
   };
   Result<Stats> stats();
 
+  // Puts to rest whatever nobody has used for as long as its settings say. Called every second or
+  // so; what fails for one sandbox is tried again later, and told as an event.
+  void rest_idle();
   // Removes what crashes left and forgets what is old. Called every now and then.
   void tidy();
 
@@ -118,6 +129,9 @@ class Manager {
   [[nodiscard]] bool belongs(const Caller& caller, const std::string& id);
   Result<std::optional<storage::SandboxRow>> row_of(const std::string& id);
   void note_lease(const std::string& id, std::uint64_t lease_ms);
+  Result<Visit> connect_to(storage::BoxRecord record);
+  // The record of one that is the caller's and has not ended.
+  Result<storage::BoxRecord> live_record(const Caller& caller, const std::string& id);
   Status enter(const std::string& id);
   void leave(const std::string& id);
   // A stream that an earlier visit left; nothing: there is none that is still connected.
@@ -134,6 +148,13 @@ class Manager {
   std::map<std::string, sandbox::GuestStream> kept_;  // one for a sandbox, which saves a greeting
   std::set<std::string> making_;                      // ids of sandboxes on their way
   std::set<std::string> keys_;                        // in use
+  struct IdleRule {
+    policy::OnIdle what = policy::OnIdle::kNothing;
+    std::int64_t after_ms = 0;
+    std::int64_t created_ms = 0;
+  };
+  void rest(const std::string& id, const IdleRule& rule);
+  std::map<std::string, IdleRule> idle_rules_;        // for the one thread that calls rest_idle()
   std::size_t unnamed_ = 0;                           // on their way, without an id yet
 };
 

@@ -28,6 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kStopPatience = 5s;
 constexpr std::chrono::milliseconds kTidyEvery = 10s;
+constexpr std::chrono::milliseconds kRestEvery = 1s;
 constexpr std::size_t kLargestTokenFile = 1U << 20;
 
 int g_wake = -1;                          // NOLINT: a handler has nothing else
@@ -239,8 +240,13 @@ class Daemon {
 
   void tidy_now_and_then() {
     Clock::time_point next = Clock::now() + kTidyEvery;
+    Clock::time_point rest = Clock::now();
     while (!service_.stopping) {
       std::this_thread::sleep_for(200ms);
+      if (Clock::now() >= rest) {
+        service_.manager->rest_idle();
+        rest = Clock::now() + kRestEvery;
+      }
       if (Clock::now() >= next) {
         service_.manager->tidy();
         next = Clock::now() + kTidyEvery;

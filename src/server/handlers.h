@@ -23,6 +23,8 @@ Status get_sandbox(Request& request);
 Status delete_sandbox(Request& request);
 Status put_lease(Request& request);
 Status get_events(Request& request);
+Status pause_sandbox(Request& request);
+Status resume_sandbox(Request& request);
 
 // commands.cc
 Status run_shell(Request& request);

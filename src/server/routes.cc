@@ -83,6 +83,12 @@ constexpr std::array kRoutes = {
           Scope::kWrite, Body::kJson, "LeaseRequest", 200, kJsonType, "Sandbox", kNothing,
           put_lease},
 
+    Route{"POST", SANDBOX "/pause", "pauseSandbox",
+          "Makes it stand still, with what is in its memory", Scope::kWrite, Body::kNone, "", 200,
+          kJsonType, "Sandbox", kNothing, pause_sandbox},
+    Route{"POST", SANDBOX "/resume", "resumeSandbox", "Lets a paused one go on", Scope::kWrite,
+          Body::kNone, "", 200, kJsonType, "Sandbox", kNothing, resume_sandbox},
+
     Route{"POST", SANDBOX "/shell", "runShell", "Runs a command in the long-lived shell",
           Scope::kWrite, Body::kJson, "ShellRequest", 200, kJsonType, "Result", kNothing,
           run_shell},

@@ -14,6 +14,7 @@
 #include "base/files.h"
 #include "policy/spec_json.h"
 #include "sandbox/guest_stream.h"
+#include "storage/box_use.h"
 #include "storage/events.h"
 #include "storage/state.h"
 
@@ -192,7 +193,8 @@ Status remove_sandbox(storage::Home& home, const storage::BoxRecord& record, int
   if (auto process = open_process(record); process.ok()) {
     // From here on it ends, whoever does it. A full disk is no reason to let it live.
     (void)storage::note_end(home, record.id, reason);
-    if (grace_ms > 0) {
+    // What stands still hears nothing.
+    if (grace_ms > 0 && !storage::noted_pause(home, record.id).has_value()) {
       ask_to_stop(home, record, grace_ms);
       wait_for_end(process.value(), grace_ms + 200);
     }
