@@ -94,6 +94,17 @@ constexpr std::array kCommands = {
     Command{CommandId::kResume, "resume", "let a paused sandbox go on", CommandGroup::kLongLived,
             kSandbox, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt, "",
             "carrel resume $id\tfrom where it stood\n", Visibility::kListed},
+    Command{CommandId::kStop, "stop", "end what runs in a sandbox and keep the rest",
+            CommandGroup::kLongLived, kSandbox, 1, 1, Trailing::kNothing, kUsageFailed,
+            std::nullopt,
+            "Its settings, its name and its workspace stay, until `carrel start` or `carrel rm`. "
+            "It needs a workspace of a name: what else there is in it goes.",
+            "id=$(carrel create --workspace notes)\tone that can be stopped\n"
+            "carrel stop $id\tno processes and no memory\ncarrel start $id\tthe same again\n",
+            Visibility::kListed},
+    Command{CommandId::kStart, "start", "start a stopped sandbox again", CommandGroup::kLongLived,
+            kSandbox, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt, "",
+            "carrel start $id\twith its settings and its workspace\n", Visibility::kListed},
     Command{CommandId::kCopy, "cp", "copy files into a sandbox or out of it",
             CommandGroup::kLongLived, kCopyEnds, 2, 2, Trailing::kNothing, kCarrelFailed,
             std::nullopt,

@@ -18,30 +18,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The row of the sandbox that was named, also of one that has ended.
-Result<storage::SandboxRow> find_row(storage::Home& home, const std::string& named) {
-  CARREL_ASSIGN(storage::State state, storage::State::open(home));
-  auto record = storage::find_box(home, named);
-  if (!record.ok() && record.error().code == Code::kInvalid) {
-    return record.error();
-  }
-  CARREL_ASSIGN(auto rows, state.list(storage::State::Which::kAll));
-  const storage::SandboxRow* found = nullptr;
-  for (const storage::SandboxRow& row : rows) {
-    const bool exact = record.ok() ? row.id == record.value().id
-                                   : row.id == named || row.name == named ||
-                                         (named.size() >= 4 && row.id.starts_with(named));
-    if (exact) {
-      found = &row;
-    }
-  }
-  if (found == nullptr) {
-    return Error{Code::kNotFound, 0, "Sandbox " + named + " not found",
-                 "'carrel ls --all' shows the ones there are"};
-  }
-  return *found;
-}
-
 Json settings_json(const std::string& spec_text) {
   Json settings = Json::object();
   auto spec = policy::spec_from_json(spec_text);
@@ -69,7 +45,7 @@ int info_command(const Context& context) {
     return fail(context, home.error());
   }
   native::sweep_boxes(home.value());
-  auto found = find_row(home.value(), std::string(context.arguments.operands.front()));
+  auto found = manager::find_row(home.value(), std::string(context.arguments.operands.front()));
   if (!found.ok()) {
     return fail(context, found.error());
   }

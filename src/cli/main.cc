@@ -89,6 +89,10 @@ int dispatch(const Context& context) {
       return pause_command(context);
     case CommandId::kResume:
       return resume_command(context);
+    case CommandId::kStop:
+      return stop_command(context);
+    case CommandId::kStart:
+      return start_command(context);
     case CommandId::kCopy:
       return copy_command(context);
     case CommandId::kFile:

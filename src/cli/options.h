@@ -30,6 +30,8 @@ enum class CommandId : unsigned {
   kRemove,
   kPause,
   kResume,
+  kStop,
+  kStart,
   kCopy,
   kFile,
   kImage,

@@ -3,6 +3,7 @@
 
 #include "backends/native/remains.h"
 #include "manager/manager.h"
+#include "manager/stopping.h"
 
 // How a sandbox comes to be: a place, a key, an owner, and then the keeper is asked.
 namespace carrel::manager {
@@ -116,6 +117,20 @@ Status Manager::take_place() {
     }
     native::sweep_boxes(home_);  // some may have ended unnoticed
   }
+}
+
+Status Manager::start(const Caller& caller, const std::string& id) {
+  CARREL_ASSIGN(const storage::SandboxRow row, find(caller, id));
+  if (row.state == "ended") {
+    return explain_end(id, Error{Code::kGone, 0, "sandbox " + id + " has ended", {}});
+  }
+  if (row.state == "running") {
+    return {};
+  }
+  CARREL_TRY(take_place());
+  Place place(*this);
+  place.name(id);
+  return start_sandbox(home_, row, options_.finish_restore);
 }
 
 Result<Manager::Created> Manager::create(const Caller& caller, Wish wish, const std::string& key,

@@ -7,6 +7,7 @@
 #include "manager/box_command.h"
 #include "manager/commands.h"
 #include "manager/manager.h"
+#include "manager/stopping.h"
 #include "policy/size.h"
 #include "policy/spec_json.h"
 
@@ -87,6 +88,9 @@ void Manager::rest(const std::string& id, const IdleRule& rule) {
       rested = native::pause_sandbox(home_, record.value(), {reason, storage::Pause::Until::kUsed});
       break;
     case policy::OnIdle::kStop:
+      (void)kept_stream(id);
+      rested = stop_sandbox(home_, record.value(), kGraceMs, reason, storage::Wake::kWhenUsed);
+      break;
     case policy::OnIdle::kRemove:
       (void)kept_stream(id);
       rested = native::remove_sandbox(home_, record.value(), kGraceMs, reason);

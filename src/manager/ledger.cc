@@ -87,7 +87,7 @@ Status Ledger::drop_order(const std::string& owner, const std::string& key) {
 
 Result<std::vector<std::string>> Ledger::live_ids() {
   CARREL_ASSIGN(auto statement,
-                database_.prepare("SELECT id FROM sandboxes WHERE state <> 'ended'"));
+                database_.prepare("SELECT id FROM sandboxes WHERE state IN ('creating', 'running')"));
   std::vector<std::string> ids;
   for (;;) {
     CARREL_ASSIGN(const bool more, statement.step());

@@ -33,7 +33,7 @@ class Ledger {
   Status put_order(const std::string& owner, const std::string& key, const Order& order);
   Status drop_order(const std::string& owner, const std::string& key);
 
-  // The ids of all sandboxes that have not ended.
+  // The ids of all sandboxes that run, or are about to.
   Result<std::vector<std::string>> live_ids();
   // Drops orders older than that, and owners of sandboxes that the database has forgotten.
   Status forget_old(std::int64_t before_ms);

@@ -9,12 +9,12 @@ namespace carrel::manager {
 
 Life life_of(const storage::Home& home, const storage::SandboxRow& row) {
   Life life{row.state, "running", row.reason};
-  if (row.state == "ended") {
-    life.desired = "ended";
+  if (row.state == "ended" || row.state == "stopped") {
+    life.desired = row.state;
     return life;
   }
   if (const std::string ending = storage::noted_end(home, row.id); !ending.empty()) {
-    life.desired = "ended";
+    life.desired = storage::noted_stop(home, row.id).has_value() ? "stopped" : "ended";
     life.reason = ending;
     return life;
   }
@@ -39,6 +39,30 @@ Result<storage::BoxUse> begin_use(const storage::Home& home, const storage::BoxR
   }
   CARREL_TRY(native::resume_sandbox(home, record));
   return use;
+}
+
+Result<storage::SandboxRow> find_row(const storage::Home& home, const std::string& named) {
+  CARREL_ASSIGN(storage::State state, storage::State::open(home));
+  auto record = storage::find_box(home, named);
+  if (!record.ok() && record.error().code == Code::kInvalid) {
+    return record.error();
+  }
+  CARREL_ASSIGN(auto rows, state.list(storage::State::Which::kAll));
+  storage::SandboxRow* found = nullptr;
+  for (storage::SandboxRow& row : rows) {
+    const bool meant = record.ok() ? row.id == record.value().id
+                                   : row.id == named || row.name == named ||
+                                         (named.size() >= 4 && row.id.starts_with(named));
+    // One that is there comes before one that was.
+    if (meant && (found == nullptr || found->state == "ended" || row.state != "ended")) {
+      found = &row;
+    }
+  }
+  if (found == nullptr) {
+    return Error{Code::kNotFound, 0, "Sandbox " + named + " not found",
+                 "'carrel ls --all' shows the ones there are"};
+  }
+  return std::move(*found);
 }
 
 }  // namespace carrel::manager

@@ -19,6 +19,9 @@ struct Life {
 };
 Life life_of(const storage::Home& home, const storage::SandboxRow& row);
 
+// The row of the sandbox that a person means, also of one that is stopped or has ended.
+Result<storage::SandboxRow> find_row(const storage::Home& home, const std::string& named);
+
 // Begins to use a sandbox, and wakes it if it was put to rest because nobody did. kConflict for one
 // that somebody paused.
 Result<storage::BoxUse> begin_use(const storage::Home& home, const storage::BoxRecord& record);

@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "backends/native/network.h"
-#include "backends/native/pause.h"
 #include "backends/native/remains.h"
 #include "base/files.h"
 #include "manager/box_command.h"
 #include "manager/life.h"
+#include "manager/stopping.h"
 #include "protocol/frame.h"
 
 namespace carrel::manager {
@@ -29,7 +29,7 @@ Result<std::unique_ptr<Manager>> Manager::open(storage::Home home, ManagerOption
   CARREL_ASSIGN(storage::State state, storage::State::open(home));
   CARREL_ASSIGN(Ledger ledger, Ledger::open(home));
   std::unique_ptr<Manager> manager(
-      new Manager(std::move(home), options, std::move(state), std::move(ledger)));
+      new Manager(std::move(home), std::move(options), std::move(state), std::move(ledger)));
   CARREL_ASSIGN(manager->owners_, manager->ledger_.owners());
   return manager;
 }
@@ -75,6 +75,9 @@ Status Manager::remove(const Caller& caller, const std::string& id, int grace_ms
     return {};
   }
   (void)kept_stream(id);
+  if (row.state == "stopped") {
+    return end_stopped(home_, id);
+  }
   auto record = storage::read_record(home_, id);
   if (!record.ok()) {
     // It has ended in this moment, or never became whole.
@@ -148,6 +151,9 @@ Error Manager::explain_end(const std::string& id, Error error) {
     if (!row.ok() || !row.value().has_value()) {
       return error;
     }
+    if (row.value()->state == "stopped") {
+      return is_stopped(*row.value());
+    }
     if (row.value()->state == "ended") {
       error.message = "sandbox " + id + " has ended";
       if (!row.value()->reason.empty()) {
@@ -162,18 +168,6 @@ Error Manager::explain_end(const std::string& id, Error error) {
     ::poll(nullptr, 0, kReasonStepMs);
   }
   return error;
-}
-
-Result<storage::BoxRecord> Manager::live_record(const Caller& caller, const std::string& id) {
-  if (!storage::is_id(id) || !belongs(caller, id)) {
-    return storage::no_such_box(id);
-  }
-  auto record = storage::read_record(home_, id);
-  if (!record.ok()) {
-    CARREL_TRY(find(caller, id));
-    return explain_end(id, Error{Code::kGone, 0, "sandbox " + id + " has ended", {}});
-  }
-  return record;
 }
 
 Result<Manager::Visit> Manager::connect_to(storage::BoxRecord record) {
@@ -194,26 +188,22 @@ Result<Manager::Visit> Manager::connect_to(storage::BoxRecord record) {
 }
 
 Result<Manager::Visit> Manager::visit(const Caller& caller, const std::string& id) {
-  CARREL_ASSIGN(storage::BoxRecord record, live_record(caller, id));
-  auto use = begin_use(home_, record);
-  if (!use.ok()) {
-    return explain_end(id, std::move(use.error()));
+  for (int attempt = 0;; ++attempt) {
+    CARREL_ASSIGN(storage::BoxRecord record, live_record(caller, id, Rest::kWoken));
+    auto use = begin_use(home_, record);
+    if (!use.ok() && use.error().code != Code::kGone) {
+      return use.error();
+    }
+    auto visit = use.ok() ? connect_to(std::move(record)) : explain_end(id, use.error());
+    if (visit.ok()) {
+      visit.value().use_ = std::move(use.value());
+      return visit;
+    }
+    // It was stopped in this moment, for being idle.
+    if (attempt > 0 || !wakes_by_use(id)) {
+      return visit.error();
+    }
   }
-  CARREL_ASSIGN(Visit visit, connect_to(std::move(record)));
-  visit.use_ = std::move(use.value());
-  return visit;
-}
-
-Status Manager::pause(const Caller& caller, const std::string& id) {
-  CARREL_ASSIGN(const storage::BoxRecord record, live_record(caller, id));
-  Status paused = native::pause_sandbox(home_, record, {"somebody paused it"});
-  return paused.ok() ? paused : Status(explain_end(id, std::move(paused.error())));
-}
-
-Status Manager::resume(const Caller& caller, const std::string& id) {
-  CARREL_ASSIGN(const storage::BoxRecord record, live_record(caller, id));
-  Status resumed = native::resume_sandbox(home_, record);
-  return resumed.ok() ? resumed : Status(explain_end(id, std::move(resumed.error())));
 }
 
 void Manager::note_lease(const std::string& id, std::uint64_t lease_ms) {
@@ -233,7 +223,7 @@ std::int64_t Manager::lease_end(const std::string& id) const {
 
 Status Manager::set_lease(const Caller& caller, const std::string& id, std::uint64_t lease_ms) {
   // What sleeps is not woken for it.
-  CARREL_ASSIGN(storage::BoxRecord record, live_record(caller, id));
+  CARREL_ASSIGN(storage::BoxRecord record, live_record(caller, id, Rest::kLeft));
   CARREL_ASSIGN(Visit visit, connect_to(std::move(record)));
   std::array<unsigned char, 8> buffer{};
   protocol::Writer writer(buffer);

@@ -32,6 +32,7 @@ struct Caller {
 struct ManagerOptions {
   std::size_t most_sandboxes = 100;
   std::size_t most_visits = 24;  // at once, in one sandbox
+  FinishRestore finish_restore = {};
 };
 
 // Many sandboxes of one home, for many threads. It knows nothing that is not on disk: there may be
@@ -88,6 +89,10 @@ class Manager {
   // Makes it stand still, with all that is in its memory, and lets it go on. Both are fine twice.
   Status pause(const Caller& caller, const std::string& id);
   Status resume(const Caller& caller, const std::string& id);
+  // Ends what runs in it and keeps the rest: its settings, its id and its workspace, which needs a
+  // name. It is not counted until it is started again. Both are fine twice.
+  Status stop(const Caller& caller, const std::string& id, int grace_ms);
+  Status start(const Caller& caller, const std::string& id);
 
   // The deadline from now on after which the sandbox ends by itself; 0: none.
   Status set_lease(const Caller& caller, const std::string& id, std::uint64_t lease_ms);
@@ -119,7 +124,7 @@ class Manager {
 
   Manager(storage::Home home, ManagerOptions options, storage::State state, Ledger ledger)
       : home_(std::move(home)),
-        options_(options),
+        options_(std::move(options)),
         state_(std::move(state)),
         ledger_(std::move(ledger)) {}
 
@@ -131,7 +136,9 @@ class Manager {
   void note_lease(const std::string& id, std::uint64_t lease_ms);
   Result<Visit> connect_to(storage::BoxRecord record);
   // The record of one that is the caller's and has not ended.
-  Result<storage::BoxRecord> live_record(const Caller& caller, const std::string& id);
+  enum class Rest { kLeft, kWoken };
+  Result<storage::BoxRecord> live_record(const Caller& caller, const std::string& id, Rest rest);
+  bool wakes_by_use(const std::string& id);
   Status enter(const std::string& id);
   void leave(const std::string& id);
   // A stream that an earlier visit left; nothing: there is none that is still connected.

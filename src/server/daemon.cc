@@ -17,6 +17,7 @@
 #include "http/listener.h"
 #include "server/log.h"
 #include "server/notify.h"
+#include "server/self.h"
 #include "server/service.h"
 #include "storage/background.h"
 
@@ -170,7 +171,8 @@ class Daemon {
     }
     manager::ManagerOptions limits;
     limits.most_sandboxes = options_.most_sandboxes;
-    CARREL_ASSIGN(service_.manager, manager::Manager::open(std::move(home), limits));
+    limits.finish_restore = finish_restore;
+    CARREL_ASSIGN(service_.manager, manager::Manager::open(std::move(home), std::move(limits)));
     service_.create_defaults = options_.create_defaults;
     service_.run_defaults = options_.run_defaults;
     service_.one_shots =

@@ -25,6 +25,8 @@ Status put_lease(Request& request);
 Status get_events(Request& request);
 Status pause_sandbox(Request& request);
 Status resume_sandbox(Request& request);
+Status stop_sandbox(Request& request);
+Status start_sandbox(Request& request);
 
 // commands.cc
 Status run_shell(Request& request);

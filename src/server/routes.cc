@@ -89,6 +89,12 @@ constexpr std::array kRoutes = {
     Route{"POST", SANDBOX "/resume", "resumeSandbox", "Lets a paused one go on", Scope::kWrite,
           Body::kNone, "", 200, kJsonType, "Sandbox", kNothing, resume_sandbox},
 
+    Route{"POST", SANDBOX "/stop", "stopSandbox",
+          "Ends what runs in it and keeps its settings and its workspace", Scope::kWrite,
+          Body::kNone, "", 200, kJsonType, "Sandbox", kDeleteQuery, stop_sandbox},
+    Route{"POST", SANDBOX "/start", "startSandbox", "Starts a stopped one again, under its id",
+          Scope::kWrite, Body::kNone, "", 200, kJsonType, "Sandbox", kNothing, start_sandbox},
+
     Route{"POST", SANDBOX "/shell", "runShell", "Runs a command in the long-lived shell",
           Scope::kWrite, Body::kJson, "ShellRequest", 200, kJsonType, "Result", kNothing,
           run_shell},

@@ -189,6 +189,17 @@ Status resume_sandbox(Request& request) {
   return get_sandbox(request);
 }
 
+Status stop_sandbox(Request& request) {
+  CARREL_ASSIGN(const std::uint64_t grace, number_in(request.query, "grace_ms", kGraceMs, 60'000));
+  CARREL_TRY(request.service.manager->stop(request.caller, request.id(), static_cast<int>(grace)));
+  return get_sandbox(request);
+}
+
+Status start_sandbox(Request& request) {
+  CARREL_TRY(request.service.manager->start(request.caller, request.id()));
+  return get_sandbox(request);
+}
+
 Status put_lease(Request& request) {
   Fields fields(request.body);
   const Json* forever = fields.any("seconds");

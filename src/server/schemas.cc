@@ -43,8 +43,8 @@ constexpr std::string_view kFixed = R"({
     "reason"],
   "properties": {
     "id": {"type": "string", "format": "uuid"}, "name": {"type": "string"},
-    "state": {"type": "string", "enum": ["creating", "running", "paused", "ended"]},
-    "desired_state": {"type": "string", "enum": ["running", "paused", "ended"]},
+    "state": {"type": "string", "enum": ["creating", "running", "paused", "stopped", "ended"]},
+    "desired_state": {"type": "string", "enum": ["running", "paused", "stopped", "ended"]},
     "created_ms": {"type": "integer"}, "ended_ms": {"type": ["integer", "null"]},
     "lease_ends_ms": {"type": ["integer", "null"]},
     "reason": {"type": "string", "description": "why it is so: paused, stopped or ended"},

@@ -97,5 +97,75 @@ TEST_P(Lives, SandboxWithACommandIsNotIdleAndOneWithoutIsRemoved) {
   EXPECT_EQ(state_of(busy), "running");
 }
 
+TEST_P(Lives, StoppedSandboxComesBackWithItsNameSettingsAndWorkspace) {
+  serve();
+  const std::string box = create({{"name", "one"},
+                                  {"workspace", "kept"},
+                                  {"memory", "200m"},
+                                  {"env", {{"SECRET", "hush"}}}});
+  shell(box, "echo mine > a; x=gone");
+  EXPECT_EQ(post(box + "/stop", json::object()).json()["state"], "stopped");
+  EXPECT_EQ(post(box + "/stop", json::object()).status, 200);
+  const json stopped = get(box).json();
+  EXPECT_EQ(stopped["desired_state"], "stopped");
+  EXPECT_EQ(stopped["reason"], "somebody stopped it");
+  EXPECT_THAT(carrel({"ls"}).out, HasSubstr("stopped"));
+  EXPECT_THAT(get("/metrics").body, HasSubstr("carrel_sandboxes 0\n"));
+  const ApiAnswer refused = post(box + "/shell", {{"command", "true"}});
+  EXPECT_EQ(refused.status, 409);
+  EXPECT_THAT(refused.body, HasSubstr("is stopped"));
+  EXPECT_TRUE(says_one_line(carrel({"sh", "one", "true"}), "is stopped"));
+  EXPECT_EQ(post("/v1/sandboxes", {{"name", "one"}}).status, 409);
+  daemon_->kill();
+  serve();
+  EXPECT_EQ(state_of(box), "stopped");
+  EXPECT_EQ(post(box + "/start", json::object()).json()["state"], "running");
+  EXPECT_EQ(post(box + "/start", json::object()).status, 200);
+  EXPECT_EQ(shell(box, "cat a; echo $SECRET$x")["stdout"], "mine\nhush\n");
+  EXPECT_EQ(get(box).json()["settings"]["memory"], "200m");
+  EXPECT_EQ(carrel({"stop", "one"}).status, 0);
+  EXPECT_EQ(carrel({"start", "one"}).status, 0);
+  EXPECT_EQ(carrel({"sh", "one", "cat a"}).out, "mine\n");
+  EXPECT_EQ(carrel({"stop", "one"}).status, 0);
+  EXPECT_EQ(carrel({"rm", "one"}).status, 0);
+  EXPECT_EQ(state_of(box), "ended");
+  EXPECT_EQ(post(box + "/start", json::object()).status, 410);
+}
+
+TEST_P(Lives, WhatCannotComeBackIsNotStopped) {
+  serve();
+  const std::string box = create();
+  const ApiAnswer refused = post(box + "/stop", json::object());
+  EXPECT_EQ(refused.status, 409);
+  EXPECT_THAT(refused.body, HasSubstr("--workspace"));
+  EXPECT_EQ(state_of(box), "running");
+  EXPECT_EQ(post("/v1/sandboxes", {{"on_idle", "stop"}}).status, 400);
+  // One whose workspace was taken away stays stopped, and says why it cannot be started.
+  const std::string lost = create({{"workspace", "w"}});
+  EXPECT_EQ(post(lost + "/stop", json::object()).status, 200);
+  EXPECT_EQ(carrel({"workspace", "rm", "w"}).status, 0);
+  const ApiAnswer failed = post(lost + "/start", json::object());
+  EXPECT_EQ(failed.status, 409);
+  EXPECT_THAT(failed.body, HasSubstr("'w'"));
+  EXPECT_EQ(state_of(lost), "stopped");
+  EXPECT_EQ(remove(lost).status, 204);
+  EXPECT_EQ(state_of(lost), "ended");
+}
+
+TEST_P(Lives, IdleSandboxIsStoppedAndStartedByTheNextCall) {
+  serve({"--max-sandboxes", "1"});
+  const std::string box =
+      create({{"workspace", "w"}, {"on_idle", "stop"}, {"idle_timeout", 0.2}});
+  shell(box, "echo here > a");
+  ASSERT_TRUE(eventually(10s, [&] { return state_of(box) == "stopped"; }));
+  EXPECT_EQ(shell(box, "cat a")["stdout"], "here\n");
+  ASSERT_TRUE(eventually(10s, [&] { return state_of(box) == "stopped"; }));
+  // It holds no place, and needs one to come back.
+  const std::string other = create();
+  EXPECT_EQ(post(box + "/shell", {{"command", "true"}}).status, 429);
+  EXPECT_EQ(remove(other).status, 204);
+  EXPECT_EQ(carrel({"sh", id_of(box), "cat a"}).out, "here\n");
+}
+
 }  // namespace
 }  // namespace carrel::test
