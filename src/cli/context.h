@@ -29,6 +29,7 @@ int pause_command(const Context& context);
 int resume_command(const Context& context);
 int stop_command(const Context& context);
 int start_command(const Context& context);
+int top_command(const Context& context);
 int copy_command(const Context& context);
 int file_command(const Context& context);
 int image_command(const Context& context);

@@ -93,6 +93,8 @@ int dispatch(const Context& context) {
       return stop_command(context);
     case CommandId::kStart:
       return start_command(context);
+    case CommandId::kTop:
+      return top_command(context);
     case CommandId::kCopy:
       return copy_command(context);
     case CommandId::kFile:

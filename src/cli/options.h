@@ -32,6 +32,7 @@ enum class CommandId : unsigned {
   kResume,
   kStop,
   kStart,
+  kTop,
   kCopy,
   kFile,
   kImage,
@@ -172,6 +173,9 @@ enum class OptionId {
   kServedHosts,
   kIdleExit,
   kMostSandboxes,
+  kQuota,
+  kReserve,
+  kOnce,
   kOpenapi,
 };
 

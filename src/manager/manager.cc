@@ -31,6 +31,7 @@ Result<std::unique_ptr<Manager>> Manager::open(storage::Home home, ManagerOption
   std::unique_ptr<Manager> manager(
       new Manager(std::move(home), std::move(options), std::move(state), std::move(ledger)));
   CARREL_ASSIGN(manager->owners_, manager->ledger_.owners());
+  CARREL_ASSIGN(manager->public_ports_, manager->ledger_.public_ports());
   return manager;
 }
 
@@ -41,6 +42,12 @@ bool Manager::belongs(const Caller& caller, const std::string& id) {
   const std::lock_guard lock(mutex_);
   const auto found = owners_.find(id);
   return found != owners_.end() && found->second == caller.owner;
+}
+
+std::string Manager::owner_of(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = owners_.find(id);
+  return found == owners_.end() ? std::string() : found->second;
 }
 
 Result<std::optional<storage::SandboxRow>> Manager::row_of(const std::string& id) {
@@ -244,7 +251,7 @@ Result<Manager::Stats> Manager::stats() {
     stats.live = live.size();
   }
   const std::lock_guard lock(mutex_);
-  stats.creating = making_.size() + unnamed_;
+  stats.creating = holds_.size();
   for (const auto& [id, count] : visits_) {
     stats.visits += count;
   }
@@ -268,9 +275,14 @@ void Manager::tidy() {
   }
   if (auto owners = ledger_.owners(); owners.ok()) {
     const std::lock_guard inner(mutex_);
+    auto ports = ledger_.public_ports();
+    if (ports.ok()) {
+      public_ports_ = std::move(ports.value());
+    }
     std::erase_if(owners_, [&](const auto& one) {
       return !owners.value().contains(one.first) && !making_.contains(one.first);
     });
+    std::erase_if(weights_, [&](const auto& one) { return !owners_.contains(one.first); });
   }
 }
 

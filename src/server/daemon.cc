@@ -160,6 +160,9 @@ class Daemon {
     CARREL_ASSIGN(std::vector<Access::Token> tokens, read_tokens(options_.token_file));
     CARREL_ASSIGN(listeners_, listen(home, options_));
     for (const http::Listener& listener : listeners_) {
+      if (listener.kind == http::Listener::Kind::kTcp && service_.tcp_port == 0) {
+        service_.tcp_port = listener.port;
+      }
       if (listener.kind == http::Listener::Kind::kTcp && tokens.empty()) {
         return Error{Code::kDenied, 0, "TCP without tokens would let everybody in",
                      "'carrel serve --new-token NAME --token-file FILE' makes one"};
@@ -172,6 +175,9 @@ class Daemon {
     manager::ManagerOptions limits;
     limits.most_sandboxes = options_.most_sandboxes;
     limits.finish_restore = finish_restore;
+    limits.reserve = options_.reserve;
+    // One client leaves room for others.
+    service_.requests.set_most(std::max<std::size_t>(1, options_.most_connections / 2));
     CARREL_ASSIGN(service_.manager, manager::Manager::open(std::move(home), std::move(limits)));
     service_.create_defaults = options_.create_defaults;
     service_.run_defaults = options_.run_defaults;

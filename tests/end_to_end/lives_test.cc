@@ -99,10 +99,8 @@ TEST_P(Lives, SandboxWithACommandIsNotIdleAndOneWithoutIsRemoved) {
 
 TEST_P(Lives, StoppedSandboxComesBackWithItsNameSettingsAndWorkspace) {
   serve();
-  const std::string box = create({{"name", "one"},
-                                  {"workspace", "kept"},
-                                  {"memory", "200m"},
-                                  {"env", {{"SECRET", "hush"}}}});
+  const std::string box = create(
+      {{"name", "one"}, {"workspace", "kept"}, {"memory", "200m"}, {"env", {{"SECRET", "hush"}}}});
   shell(box, "echo mine > a; x=gone");
   EXPECT_EQ(post(box + "/stop", json::object()).json()["state"], "stopped");
   EXPECT_EQ(post(box + "/stop", json::object()).status, 200);
@@ -154,8 +152,7 @@ TEST_P(Lives, WhatCannotComeBackIsNotStopped) {
 
 TEST_P(Lives, IdleSandboxIsStoppedAndStartedByTheNextCall) {
   serve({"--max-sandboxes", "1"});
-  const std::string box =
-      create({{"workspace", "w"}, {"on_idle", "stop"}, {"idle_timeout", 0.2}});
+  const std::string box = create({{"workspace", "w"}, {"on_idle", "stop"}, {"idle_timeout", 0.2}});
   shell(box, "echo here > a");
   ASSERT_TRUE(eventually(10s, [&] { return state_of(box) == "stopped"; }));
   EXPECT_EQ(shell(box, "cat a")["stdout"], "here\n");

@@ -218,6 +218,62 @@ TEST_P(Serve, FilesGoInAndOut) {
   EXPECT_EQ(get(box + "/files/stat?path=c").status, 404);
 }
 
+TEST_P(Serve, FileHasAnEtagAndAnUploadGoesOnWhereItBrokeOff) {
+  serve();
+  const std::string box = create();
+  const auto put = [&](const std::string& query, const std::string& body,
+                       std::vector<std::string> headers = {}) {
+    return ask(daemon_->socket(), {.method = "PUT",
+                                   .path = box + "/files?path=f" + query,
+                                   .body = body,
+                                   .headers = std::move(headers),
+                                   .type = "application/x-any"});
+  };
+  EXPECT_EQ(put("&exists=append&offset=0", "one ").status, 200);
+  EXPECT_EQ(put("&exists=append&offset=4", "two").status, 200);
+  const ApiAnswer again = put("&exists=append&offset=4", "two");
+  EXPECT_EQ(again.status, 409);
+  EXPECT_THAT(again.body, HasSubstr("7 bytes"));
+  const ApiAnswer read = get(box + "/files?path=f");
+  EXPECT_EQ(read.body, "one two");
+  const std::string etag = read.headers.at("etag");
+  EXPECT_EQ(
+      ask(daemon_->socket(), {.path = box + "/files?path=f", .headers = {"if-none-match: " + etag}})
+          .status,
+      304);
+  EXPECT_EQ(put("", "three", {"if-match: " + etag}).status, 200);
+  EXPECT_EQ(put("", "four", {"if-match: " + etag}).status, 412);
+  EXPECT_EQ(put("", "five", {"if-none-match: *"}).status, 412);
+  EXPECT_EQ(get(box + "/files?path=f").body, "three");
+}
+
+TEST_P(Serve, ForkIsAnotherSandboxWithItsOwnCopyAndUsageIsCounted) {
+  serve();
+  const std::string box = create({{"workspace", "origin"}});
+  shell(box, "echo one > a");
+  const ApiAnswer forked = post(box + "/forks", {{"name", "copy"}});
+  ASSERT_EQ(forked.status, 201) << forked.body;
+  EXPECT_EQ(forked.json()["name"], "copy");
+  const std::string copy = "/v1/sandboxes/" + forked.json()["id"].get<std::string>();
+  EXPECT_EQ(shell(copy, "cat a; echo two > a")["stdout"], "one\n");
+  EXPECT_EQ(shell(box, "cat a")["stdout"], "one\n");
+  const json usage = get(copy + "/usage").json();
+  EXPECT_TRUE(usage["pids"].is_number()) << usage.dump();
+  EXPECT_GT(usage["memory_bytes"].get<std::uint64_t>(), 0U);
+}
+
+TEST_P(Serve, TraceOfTheClientIsInTheLog) {
+  serve();
+  const std::string trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+  EXPECT_EQ(
+      ask(daemon_->socket(),
+          {.path = "/v1/health", .headers = {"traceparent: 00-" + trace + "-00f067aa0ba902b7-01"}})
+          .status,
+      200);
+  EXPECT_TRUE(eventually(
+      5s, [&] { return daemon_->log().find("\"trace\":\"" + trace + "\"") != std::string::npos; }));
+}
+
 TEST_P(Serve, WorkspaceIsKeptComparedAndRestored) {
   serve();
   const std::string box = create({{"workspace", "notes"}});
