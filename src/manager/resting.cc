@@ -18,7 +18,8 @@ Result<storage::BoxRecord> Manager::live_record(const Caller& caller, const std:
   }
   CARREL_ASSIGN(const storage::SandboxRow row, find(caller, id));
   if (row.state == "creating") {
-    return Error{Code::kConflict, 0, "sandbox " + id + " is being started", "ask again in a moment"};
+    return Error{Code::kConflict, 0, "sandbox " + id + " is being started",
+                 "ask again in a moment"};
   }
   if (row.state != "stopped") {
     return explain_end(id, Error{Code::kGone, 0, "sandbox " + id + " has ended", {}});
