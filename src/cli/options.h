@@ -176,6 +176,8 @@ enum class OptionId {
   kQuota,
   kReserve,
   kOnce,
+  kWebhook,
+  kWebhookSecret,
   kOpenapi,
 };
 

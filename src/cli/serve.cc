@@ -67,6 +67,13 @@ Result<server::DaemonOptions> daemon_options(const Context& context) {
   if (const auto most = context.arguments.value(OptionId::kMostSandboxes); most.has_value()) {
     std::from_chars(most->data(), most->data() + most->size(), options.most_sandboxes);
   }
+  options.webhook.url = option_of(context, OptionId::kWebhook);
+  if (const std::string path = option_of(context, OptionId::kWebhookSecret); !path.empty()) {
+    CARREL_ASSIGN(options.webhook.secret, read_file_at(AT_FDCWD, path, 4096));
+    while (!options.webhook.secret.empty() && options.webhook.secret.back() == '\n') {
+      options.webhook.secret.pop_back();
+    }
+  }
   for (const std::string& part : list_of(context, OptionId::kReserve)) {
     manager::Quota kept;
     CARREL_TRY(manager::add_to_quota(part, kept));

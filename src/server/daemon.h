@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "manager/quota.h"
 #include "policy/spec.h"
+#include "server/webhooks.h"
 
 namespace carrel::server {
 
@@ -20,6 +21,7 @@ struct DaemonOptions {
   std::size_t most_sandboxes = 100;
   std::size_t most_connections = 512;
   manager::Reserve reserve = {128U << 20, 256U << 20};
+  Webhooks::Options webhook;
   policy::Spec create_defaults;
   policy::Spec run_defaults;
 };

@@ -16,6 +16,7 @@
 #include "manager/manager.h"
 #include "policy/spec.h"
 #include "server/access.h"
+#include "server/webhooks.h"
 
 namespace carrel::server {
 
@@ -68,6 +69,7 @@ struct Service {
   std::atomic<bool> stopping = false;
   Counters counters;
   RequestsAtOnce requests;
+  std::unique_ptr<Webhooks> webhooks;
 };
 
 // Serves one connection until it ends.

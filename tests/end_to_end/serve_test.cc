@@ -388,6 +388,51 @@ TEST_P(Serve, EventsTellWhatHappens) {
   EXPECT_THAT(heard, HasSubstr("event: stop"));
 }
 
+// Says how it is called, refuses its first event for the time being, and checks every signature.
+constexpr const char* kReceiver = R"(
+import hashlib, hmac, http.server, json, sys
+seen = 0
+class Hook(http.server.BaseHTTPRequestHandler):
+  def do_POST(self):
+    global seen
+    body = self.rfile.read(int(self.headers['content-length']))
+    t, v = (p.split('=')[1] for p in self.headers['carrel-signature'].split(','))
+    want = hmac.new(b'0123456789abcdef', t.encode() + b'.' + body, hashlib.sha256).hexdigest()
+    seen += 1
+    self.send_response(503 if seen == 1 else 200)
+    self.end_headers()
+    print('good' if hmac.compare_digest(want, v) else 'forged', json.loads(body)['event'], flush=True)
+  def log_message(self, *args): pass
+server = http.server.HTTPServer(('127.0.0.1', 0), Hook)
+print('port', server.server_port, flush=True)
+server.serve_forever()
+)";
+
+TEST_P(Serve, WebhookIsToldEveryEventSignedAndUntilItTakesIt) {
+  Launch program;
+  program.program = "/usr/bin/python3";
+  program.arguments = {"-c", kReceiver};
+  program.directory = "/";
+  Process receiver(program);
+  ASSERT_TRUE(receiver.wait_for_output("\n", 10s));
+  const std::string port = receiver.out().substr(5, receiver.out().find('\n') - 5);
+  const std::vector<std::string> options = {"--webhook", "http://127.0.0.1:" + port + "/hook",
+                                            "--webhook-secret-file",
+                                            file("secret", "0123456789abcdef\n")};
+  serve(options);
+  const std::string box = create();
+  EXPECT_TRUE(receiver.wait_for_output("good start\ngood start\n", 10s)) << receiver.out();
+  daemon_->kill();
+  EXPECT_EQ(carrel({"sh", box.substr(box.rfind('/') + 1), "true"}).status, 0);
+  serve(options);
+  remove(box);
+  EXPECT_TRUE(receiver.wait_for_output("good stop\n", 10s)) << receiver.out();
+  // What happened while there was no daemon was told, too.
+  EXPECT_THAT(receiver.out(), HasSubstr("good result\n"));
+  EXPECT_THAT(receiver.out(), testing::Not(HasSubstr("forged")));
+  EXPECT_THAT(get("/metrics").body, HasSubstr("carrel_webhook_events_total "));
+}
+
 // A client's frame, with a mask of zeros.
 std::string frame(unsigned char opcode, const std::string& data) {
   return std::string{
