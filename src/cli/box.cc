@@ -3,7 +3,10 @@
 #include "backends/native/remains.h"
 #include "cli/foreground.h"
 #include "cli/output.h"
+#include "cli/workspace_target.h"
 #include "manager/box_command.h"
+#include "manager/life.h"
+#include "manager/stopping.h"
 #include "policy/size.h"
 
 namespace carrel::cli {
@@ -15,7 +18,8 @@ Result<Connection> connect(const Context& context) {
 Result<Connection> connect_to(const std::string& named) {
   Connection connection;
   CARREL_ASSIGN(connection.home, storage::Home::open());
-  CARREL_ASSIGN(connection.record, storage::find_box(connection.home, named));
+  CARREL_ASSIGN(connection.record, manager::find_awake(connection.home, named, finish_restore_apart));
+  CARREL_ASSIGN(connection.use, manager::begin_use(connection.home, connection.record));
   auto stream = manager::connect(connection.home, connection.record);
   native::sweep_quickly(connection.home);
   if (!stream.ok()) {

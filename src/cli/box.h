@@ -8,6 +8,7 @@
 #include "sandbox/command.h"
 #include "sandbox/guest_stream.h"
 #include "storage/box.h"
+#include "storage/box_use.h"
 #include "storage/home.h"
 
 namespace carrel::cli {
@@ -16,6 +17,7 @@ namespace carrel::cli {
 struct Connection {
   storage::Home home;
   storage::BoxRecord record;
+  storage::BoxUse use;
   sandbox::GuestStream stream;
 };
 

@@ -85,6 +85,30 @@ constexpr std::array kCommands = {
             kSandbox, 0, kMany, Trailing::kNothing, kUsageFailed, std::nullopt,
             "Everything that runs in them is ended, and their files are removed.",
             "carrel rm $id\tone\ncarrel rm --all\tall of them\n", Visibility::kListed},
+    Command{
+        CommandId::kPause, "pause", "make a sandbox stand still, with its memory",
+        CommandGroup::kLongLived, kSandbox, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt,
+        "Nothing in it runs until `carrel resume`, and commands for it are refused. The time "
+        "of its commands does not pass; its lease's does.",
+        "carrel pause $id\tas it is\ncarrel resume $id\tand on from there\n", Visibility::kListed},
+    Command{CommandId::kResume, "resume", "let a paused sandbox go on", CommandGroup::kLongLived,
+            kSandbox, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt, "",
+            "carrel resume $id\tfrom where it stood\n", Visibility::kListed},
+    Command{CommandId::kStop, "stop", "end what runs in a sandbox and keep the rest",
+            CommandGroup::kLongLived, kSandbox, 1, 1, Trailing::kNothing, kUsageFailed,
+            std::nullopt,
+            "Its settings, its name and its workspace stay, until `carrel start` or `carrel rm`. "
+            "It needs a workspace of a name: what else there is in it goes.",
+            "id=$(carrel create --workspace notes)\tone that can be stopped\n"
+            "carrel stop $id\tno processes and no memory\ncarrel start $id\tthe same again\n",
+            Visibility::kListed},
+    Command{CommandId::kStart, "start", "start a stopped sandbox again", CommandGroup::kLongLived,
+            kSandbox, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt, "",
+            "carrel start $id\twith its settings and its workspace\n", Visibility::kListed},
+    Command{CommandId::kTop, "top", "show sandboxes and what they use, as it changes",
+            CommandGroup::kLongLived, kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt,
+            "In a terminal until Ctrl-C, the busiest first; elsewhere once.",
+            "carrel top\tlive\ncarrel top --json\tfor programs\n", Visibility::kListed},
     Command{CommandId::kCopy, "cp", "copy files into a sandbox or out of it",
             CommandGroup::kLongLived, kCopyEnds, 2, 2, Trailing::kNothing, kCarrelFailed,
             std::nullopt,
@@ -189,12 +213,13 @@ constexpr std::array kCommands = {
             "carrel diff $id --from origin\twhat the agent did\n"
             "carrel apply $id src README.md\ttake over some of it\n",
             Visibility::kListed},
-    Command{CommandId::kSetup, "setup", "prepare this host for the first sandbox",
-            CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt,
-            "Makes the state directory and tries a sandbox in it. Every other command makes what it "
-            "needs by itself: this one is for scripts that install, and for seeing early that "
-            "something is missing. Where everything is there, it changes nothing.",
-            "carrel setup\tonce, or as often as you like\n", Visibility::kListed},
+    Command{
+        CommandId::kSetup, "setup", "prepare this host for the first sandbox", CommandGroup::kOther,
+        kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt,
+        "Makes the state directory and tries a sandbox in it. Every other command makes what it "
+        "needs by itself: this one is for scripts that install, and for seeing early that "
+        "something is missing. Where everything is there, it changes nothing.",
+        "carrel setup\tonce, or as often as you like\n", Visibility::kListed},
     Command{CommandId::kDoctor, "doctor", "say what this host can enforce, and what is missing",
             CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt, "",
             "carrel doctor\tcheck this host\n", Visibility::kListed},

@@ -42,6 +42,9 @@ int create_command(const Context& context) {
   wish.trees = std::move(trees.value());
   wish.given = chosen_settings(context.arguments);
   wish.finish_restore = finish_restore_apart;
+  if (auto own = own_places(context.arguments); own.ok()) {
+    wish.policy_file = own->policy_file;
+  }
   if (Status copied = copy_source(context, home.value(), wish.spec); !copied.ok()) {
     return fail(context, copied.error());
   }

@@ -48,7 +48,8 @@ Result<FileSession> open_files(const Context& context, const std::string& named,
   const std::chrono::milliseconds timeout = timeout_of(context);
   CARREL_ASSIGN(sandbox::Files files, sandbox::Files::open(std::move(connection.stream), timeout));
   files.set_patience(std::min<std::chrono::milliseconds>(timeout + 5s, 60s));
-  return FileSession{std::move(connection.home), connection.record.id, std::move(files)};
+  return FileSession{std::move(connection.home), connection.record.id, std::move(connection.use),
+                     std::move(files)};
 }
 
 void note_file_work(const FileSession& session, std::string_view action, std::string_view path,

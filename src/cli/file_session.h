@@ -19,6 +19,7 @@ namespace carrel::cli {
 struct FileSession {
   storage::Home home;
   std::string id;
+  storage::BoxUse use;
   sandbox::Files files;
 };
 

@@ -146,12 +146,12 @@ Result<policy::Spec> spec_of(const storage::Home& home, const std::string& named
 
 Result<std::string> make_fork(const Context& context, storage::Home& home,
                               const std::string& named) {
-  native::CreateRequest request;
-  CARREL_ASSIGN(request.spec, spec_of(home, named));
-  CARREL_ASSIGN(request.trees, open_mounts(context, request.spec));
+  manager::Wish wish;
+  CARREL_ASSIGN(wish.spec, spec_of(home, named));
+  CARREL_ASSIGN(wish.trees, open_mounts(context, wish.spec));
   const std::string from(context.arguments.value(OptionId::kForkFrom).value_or(""));
   CARREL_ASSIGN(SnapshotApart snapshot, SnapshotApart::begin(named, from));
-  CARREL_TRY(native::check_network(home, request.spec));
+  CARREL_TRY(native::check_network(home, wish.spec));
   CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
   storage::WorkspaceRow row;
   row.name = std::string(
@@ -159,23 +159,18 @@ Result<std::string> make_fork(const Context& context, storage::Home& home,
   row.form = storage::TreeForm::kUpper;
   row.created_ms = storage::wall_clock_ms();
   row.used_ms = row.created_ms;
-  row.disk_bytes = request.spec.limits.disk_bytes;
+  row.disk_bytes = wish.spec.limits.disk_bytes;
   row.base = from.empty() ? likely_base(store, named) : std::string();
   row.head = row.base;
   CARREL_TRY(make_workspace(store, row, snapshot));
-  request.spec.workspace = row.name;
-  request.spec.workspace_use = policy::WorkspaceUse::kAlone;
-  request.name = std::string(context.arguments.value(OptionId::kName).value_or(""));
-  std::optional<native::UsedWorkspace> workspace;
-  Status used = manager::add_workspace(home, request.spec, request.trees, workspace,
-                                       finish_restore_apart);
-  auto id = used.ok() ? native::create_sandbox(home, std::move(request))
-                      : Result<std::string>(used.error());
+  wish.spec.workspace = row.name;
+  wish.spec.workspace_use = policy::WorkspaceUse::kAlone;
+  wish.name = std::string(context.arguments.value(OptionId::kName).value_or(""));
+  wish.finish_restore = finish_restore_apart;
+  auto id = manager::make_sandbox(home, std::move(wish));
   if (!id.ok()) {
     (void)store.remove(row.name);
-    return id;
   }
-  CARREL_TRY(native::serve_network(home, id.value()));
   return id;
 }
 

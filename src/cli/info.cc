@@ -5,6 +5,7 @@
 #include "cli/context.h"
 #include "cli/output.h"
 #include "cli/table.h"
+#include "manager/life.h"
 #include "policy/settings.h"
 #include "policy/spec_json.h"
 #include "storage/box.h"
@@ -16,30 +17,6 @@ namespace carrel::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// The row of the sandbox that was named, also of one that has ended.
-Result<storage::SandboxRow> find_row(storage::Home& home, const std::string& named) {
-  CARREL_ASSIGN(storage::State state, storage::State::open(home));
-  auto record = storage::find_box(home, named);
-  if (!record.ok() && record.error().code == Code::kInvalid) {
-    return record.error();
-  }
-  CARREL_ASSIGN(auto rows, state.list(storage::State::Which::kAll));
-  const storage::SandboxRow* found = nullptr;
-  for (const storage::SandboxRow& row : rows) {
-    const bool exact = record.ok() ? row.id == record.value().id
-                                   : row.id == named || row.name == named ||
-                                         (named.size() >= 4 && row.id.starts_with(named));
-    if (exact) {
-      found = &row;
-    }
-  }
-  if (found == nullptr) {
-    return Error{Code::kNotFound, 0, "Sandbox " + named + " not found",
-                 "'carrel ls --all' shows the ones there are"};
-  }
-  return *found;
-}
 
 Json settings_json(const std::string& spec_text) {
   Json settings = Json::object();
@@ -68,11 +45,12 @@ int info_command(const Context& context) {
     return fail(context, home.error());
   }
   native::sweep_boxes(home.value());
-  auto found = find_row(home.value(), std::string(context.arguments.operands.front()));
+  auto found = manager::find_row(home.value(), std::string(context.arguments.operands.front()));
   if (!found.ok()) {
     return fail(context, found.error());
   }
   const storage::SandboxRow& row = found.value();
+  const manager::Life life = manager::life_of(home.value(), row);
   Json enforcement = Json::parse(row.enforcement, nullptr, false);
   if (!enforcement.is_array()) {
     enforcement = Json::array();
@@ -80,12 +58,13 @@ int info_command(const Context& context) {
   if (context.json()) {
     Json object{{"id", row.id},
                 {"name", row.name},
-                {"state", row.state},
+                {"state", life.state},
+                {"desired_state", life.desired},
                 {"backend", "native"},
                 {"isolation", "namespace"},
                 {"created_ms", row.created_ms},
                 {"ended_ms", row.ended_ms},
-                {"reason", row.reason}};
+                {"reason", life.reason}};
     object["settings"] = settings_json(row.spec);
     object["enforcement"] = enforcement;
     print(object.dump() + "\n");
@@ -98,12 +77,12 @@ int info_command(const Context& context) {
   std::vector<std::vector<std::string>> lines = {
       {"id", row.id},
       {"name", row.name.empty() ? "-" : row.name},
-      {"state", row.state},
+      {"state", life.state},
       {"backend", "native (namespaces; the host's kernel is shared)"},
       {"age", age(storage::wall_clock_ms() - row.created_ms)},
   };
-  if (!row.reason.empty()) {
-    lines.push_back({"ended", row.reason});
+  if (!life.reason.empty()) {
+    lines.push_back({life.state, life.reason});
   }
   const Json settings = settings_json(row.spec);
   for (const auto& [name, value] : settings.items()) {

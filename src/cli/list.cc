@@ -4,6 +4,7 @@
 #include "cli/context.h"
 #include "cli/output.h"
 #include "cli/table.h"
+#include "manager/life.h"
 #include "storage/home.h"
 #include "storage/state.h"
 
@@ -24,6 +25,11 @@ int list_command(const Context& context) {
                                                                : storage::State::Which::kLive);
   if (!rows.ok()) {
     return fail(context, rows.error());
+  }
+  for (storage::SandboxRow& row : rows.value()) {
+    manager::Life life = manager::life_of(home.value(), row);
+    row.state = std::move(life.state);
+    row.reason = std::move(life.reason);
   }
   if (context.json()) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();

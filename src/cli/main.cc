@@ -85,6 +85,16 @@ int dispatch(const Context& context) {
       return logs_command(context);
     case CommandId::kRemove:
       return remove_command(context);
+    case CommandId::kPause:
+      return pause_command(context);
+    case CommandId::kResume:
+      return resume_command(context);
+    case CommandId::kStop:
+      return stop_command(context);
+    case CommandId::kStart:
+      return start_command(context);
+    case CommandId::kTop:
+      return top_command(context);
     case CommandId::kCopy:
       return copy_command(context);
     case CommandId::kFile:

@@ -28,6 +28,11 @@ enum class CommandId : unsigned {
   kStats,
   kLogs,
   kRemove,
+  kPause,
+  kResume,
+  kStop,
+  kStart,
+  kTop,
   kCopy,
   kFile,
   kImage,
@@ -168,6 +173,11 @@ enum class OptionId {
   kServedHosts,
   kIdleExit,
   kMostSandboxes,
+  kQuota,
+  kReserve,
+  kOnce,
+  kWebhook,
+  kWebhookSecret,
   kOpenapi,
 };
 

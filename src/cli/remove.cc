@@ -4,6 +4,7 @@
 #include "backends/native/remains.h"
 #include "cli/context.h"
 #include "cli/output.h"
+#include "manager/stopping.h"
 #include "storage/box.h"
 #include "storage/home.h"
 
@@ -23,18 +24,18 @@ int remove_command(const Context& context) {
   std::vector<std::string> names(arguments.operands.begin(), arguments.operands.end());
   if (arguments.has(OptionId::kAll)) {
     names = storage::box_ids(home.value());
+    for (const std::string& id : manager::stopped_ids(home.value())) {
+      names.push_back(id);
+    }
   } else if (names.empty()) {
     return fail(context, Error{Code::kInvalid, 0, "rm needs the id of a sandbox, or --all", {}});
   }
   int status = 0;
   std::string removed;
   for (const std::string& name : names) {
-    auto record = storage::find_box(home.value(), name);
-    Status done = record.ok()
-                      ? native::remove_sandbox(home.value(), record.value(),
-                                               arguments.has(OptionId::kForce) ? 0 : kGraceMs,
-                                               "it was removed")
-                      : Status{record.error()};
+    auto removed_id =
+        manager::remove_named(home.value(), name, arguments.has(OptionId::kForce) ? 0 : kGraceMs);
+    const Status done = removed_id.ok() ? Status() : Status{removed_id.error()};
     // Removing what is not there is what was wanted, if --force or --all says so.
     const bool missing = !done.ok() && done.error().code == Code::kNotFound;
     if (!done.ok() &&
@@ -42,10 +43,10 @@ int remove_command(const Context& context) {
       status = fail(context, done.error());
       continue;
     }
-    if (record.ok()) {
-      removed += (removed.empty() ? "" : ",") + json_string(record.value().id);
+    if (removed_id.ok()) {
+      removed += (removed.empty() ? "" : ",") + json_string(removed_id.value());
       if (!context.json()) {
-        print(record.value().id + "\n");
+        print(removed_id.value() + "\n");
       }
     }
   }

@@ -39,11 +39,12 @@ Status add_token(const Context& context) {
   if (path.empty()) {
     return Error{Code::kInvalid, 0, "--new-token needs --token-file", {}};
   }
-  CARREL_ASSIGN(const server::Access::NewToken token,
-                server::Access::make_token(option_of(context, OptionId::kNewToken),
-                                           context.arguments.has(OptionId::kReadOnly)
-                                               ? server::Scope::kRead
-                                               : server::Scope::kWrite));
+  CARREL_ASSIGN(
+      const server::Access::NewToken token,
+      server::Access::make_token(
+          option_of(context, OptionId::kNewToken),
+          context.arguments.has(OptionId::kReadOnly) ? server::Scope::kRead : server::Scope::kWrite,
+          list_of(context, OptionId::kQuota)));
   CARREL_ASSIGN(const UniqueFd file,
                 open_at(AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600));
   CARREL_TRY(write_all(file.get(), token.line));
@@ -65,6 +66,22 @@ Result<server::DaemonOptions> daemon_options(const Context& context) {
   }
   if (const auto most = context.arguments.value(OptionId::kMostSandboxes); most.has_value()) {
     std::from_chars(most->data(), most->data() + most->size(), options.most_sandboxes);
+  }
+  options.webhook.url = option_of(context, OptionId::kWebhook);
+  if (const std::string path = option_of(context, OptionId::kWebhookSecret); !path.empty()) {
+    CARREL_ASSIGN(options.webhook.secret, read_file_at(AT_FDCWD, path, 4096));
+    while (!options.webhook.secret.empty() && options.webhook.secret.back() == '\n') {
+      options.webhook.secret.pop_back();
+    }
+  }
+  for (const std::string& part : list_of(context, OptionId::kReserve)) {
+    manager::Quota kept;
+    CARREL_TRY(manager::add_to_quota(part, kept));
+    if (kept.sandboxes.has_value() || kept.cpu_millis.has_value()) {
+      return Error{Code::kInvalid, 0, "--reserve is of memory and disk", {}};
+    }
+    options.reserve.memory_bytes = kept.memory_bytes.value_or(options.reserve.memory_bytes);
+    options.reserve.disk_bytes = kept.disk_bytes.value_or(options.reserve.disk_bytes);
   }
   return options;
 }

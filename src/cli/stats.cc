@@ -1,39 +1,13 @@
 #include <nlohmann/json.hpp>
 
-#include "backends/native/groups.h"
-#include "backends/native/strays.h"
 #include "cli/context.h"
 #include "cli/output.h"
 #include "cli/table.h"
-#include "kernel/process_tree.h"
+#include "manager/usage.h"
 #include "storage/box.h"
 #include "storage/home.h"
 
 namespace carrel::cli {
-
-namespace {
-
-Result<kernel::CgroupUsage> usage_of(const storage::Home& home, const storage::BoxRecord& record) {
-  CARREL_ASSIGN(kernel::CgroupLayout groups, native::find_groups(home, record.cgroup_parent));
-  auto group = kernel::Cgroup::open(groups, record.id, kernel::CgroupOwnership::kBorrowed);
-  if (!group.ok()) {
-    if (group.error().code == Code::kNotFound) {
-      // No control group counts on this host: add up its processes.
-      CARREL_ASSIGN(kernel::TreeUsage tree, kernel::usage_of_tree(record.pid));
-      kernel::CgroupUsage usage;
-      usage.memory_bytes = tree.memory_bytes;
-      usage.pids = tree.processes;
-      usage.cpu_usec = tree.cpu_usec;
-      return usage;
-    }
-    return group.error();
-  }
-  CARREL_ASSIGN(kernel::Cgroup work,
-                group.value().open_subgroup(native::kWorkLeaf, kernel::CgroupOwnership::kBorrowed));
-  return work.usage();
-}
-
-}  // namespace
 
 int stats_command(const Context& context) {
   auto home = storage::Home::open();
@@ -44,7 +18,7 @@ int stats_command(const Context& context) {
   if (!record.ok()) {
     return fail(context, record.error());
   }
-  auto usage = usage_of(home.value(), record.value());
+  auto usage = manager::usage_of(home.value(), record.value());
   if (!usage.ok()) {
     if (usage.error().code == Code::kGone) {
       usage.error().message = "sandbox " + record.value().id + " has ended";

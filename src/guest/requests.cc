@@ -71,6 +71,14 @@ bool may_have_worker(const Guest& guest, std::uint32_t index) {
   return !guest.one_shot() && (index != 0 || guest.released) && guest.clients[index].idle();
 }
 
+bool tell_standstill(Guest& guest, std::uint32_t index, std::uint32_t channel, int result) {
+  unsigned char buffer[4];
+  protocol::Writer writer(buffer);
+  writer.u32(static_cast<std::uint32_t>(-result));
+  return guest.clients[index].send(channel, FrameType::kFrozen,
+                                   {reinterpret_cast<const char*>(buffer), writer.size()});
+}
+
 bool start(Guest& guest, std::uint32_t index, std::uint32_t channel, std::string_view payload) {
   protocol::Start start;
   if (!protocol::parse_start(payload, start) || find(guest, index, channel) != kNone) {
@@ -78,6 +86,10 @@ bool start(Guest& guest, std::uint32_t index, std::uint32_t channel, std::string
   }
   if (start.kind == protocol::StartKind::kFiles && !may_have_worker(guest, index)) {
     return false;
+  }
+  if (guest.freezer == kPaused) {
+    refuse(guest, index, channel, Refusal::kPaused, 0, "the sandbox is paused");
+    return true;
   }
   std::uint32_t at = take_command(guest);
   if (at == kNone) {
@@ -306,14 +318,16 @@ bool take_frame(Guest& guest, std::uint32_t index, const FrameHeader& header,
       std::uint32_t grace = reader.u32();
       return reader.finished() && shut_down(guest, grace);
     }
-    case FrameType::kFreeze: {
-      unsigned char buffer[4];
-      protocol::Writer writer(buffer);
-      writer.u32(static_cast<std::uint32_t>(-begin_standstill(guest, index)));
+    case FrameType::kFreeze:
       return reader.finished() &&
-             guest.clients[index].send(header.channel, FrameType::kFrozen,
-                                       {reinterpret_cast<const char*>(buffer), writer.size()});
+             tell_standstill(guest, index, header.channel, begin_standstill(guest, index));
+    case FrameType::kPause: {
+      auto how = static_cast<protocol::Standstill>(reader.u32());
+      return reader.finished() &&
+             tell_standstill(guest, index, header.channel, begin_pause(guest, how));
     }
+    case FrameType::kResume:
+      return reader.finished() && tell_standstill(guest, index, header.channel, end_pause(guest));
     case FrameType::kThaw:
       if (guest.freezer == index) {
         end_standstill(guest);

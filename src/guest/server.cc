@@ -189,13 +189,17 @@ std::uint64_t next_deadline(const Guest& guest) {
   std::uint64_t at = 0;
   nearest(at, guest.lease_deadline_us);
   nearest(at, guest.shutdown_deadline_us);
+  std::uint64_t now = now_us();
+  if (guest.freezer == kPaused) {
+    nearest(at, guest.shutdown_deadline_us != 0 ? now + 10'000 : 0);
+    return at;
+  }
   for (const Command& command : guest.commands) {
     nearest(at, command.deadline_us);
   }
   for (const Shell& shell : guest.shells) {
     nearest(at, shell.patience_us);
   }
-  std::uint64_t now = now_us();
   if (guest.boot.memory_watch_bytes != 0 && guest.watch.next_us == 0 && any_running(guest)) {
     nearest(at, now + kMemoryWatchUs);
   }
@@ -322,6 +326,9 @@ void expire(Guest& guest) {
   }
   if (guest.shutdown_deadline_us != 0 && (now >= guest.shutdown_deadline_us || is_over(guest))) {
     _exit(0);
+  }
+  if (guest.freezer == kPaused) {
+    return;
   }
   for (std::uint32_t i = 0; i < kMaxCommands; ++i) {
     const Command& command = guest.commands[i];

@@ -3,10 +3,14 @@
 #include <errno.h>
 
 #include "guest/processes.h"
+#include "guest/runtime.h"
 
 namespace carrel::guest {
 
 int begin_standstill(Guest& guest, std::uint32_t client) {
+  if (guest.freezer == kPaused) {
+    return 0;  // everybody stands, and goes on standing
+  }
   if (guest.freezer != kNone) {
     return -EBUSY;
   }
@@ -21,6 +25,37 @@ int begin_standstill(Guest& guest, std::uint32_t client) {
 void end_standstill(Guest& guest) {
   continue_everybody(guest.stopped);
   guest.freezer = kNone;
+}
+
+int begin_pause(Guest& guest, protocol::Standstill how) {
+  if (guest.freezer == kPaused) {
+    return 0;
+  }
+  if (guest.freezer != kNone) {
+    return -EBUSY;
+  }
+  if (how == protocol::Standstill::kBySignals && !stop_everybody(guest.stopped)) {
+    end_standstill(guest);
+    return -ETIMEDOUT;
+  }
+  guest.freezer = kPaused;
+  guest.paused_us = now_us();
+  return 0;
+}
+
+int end_pause(Guest& guest) {
+  if (guest.freezer != kPaused) {
+    return guest.freezer == kNone ? 0 : -EBUSY;
+  }
+  const std::uint64_t lost = now_us() - guest.paused_us;
+  for (Command& command : guest.commands) {
+    command.deadline_us += command.deadline_us != 0 ? lost : 0;
+  }
+  for (Shell& shell : guest.shells) {
+    shell.patience_us += shell.patience_us != 0 ? lost : 0;
+  }
+  end_standstill(guest);
+  return 0;
 }
 
 }  // namespace carrel::guest

@@ -13,4 +13,10 @@ namespace carrel::guest {
 int begin_standstill(Guest& guest, std::uint32_t client);
 void end_standstill(Guest& guest);
 
+// A pause stays when the client leaves. Meanwhile no command can be started and the time of those
+// that run does not pass; the lease's does. Both return 0 or a negative errno, and neither minds
+// being asked twice.
+int begin_pause(Guest& guest, protocol::Standstill how);
+int end_pause(Guest& guest);
+
 }  // namespace carrel::guest

@@ -20,6 +20,7 @@
 namespace carrel::guest {
 
 inline constexpr std::uint32_t kNone = ~0U;
+inline constexpr std::uint32_t kPaused = kNone - 1;  // in the place of a client
 inline constexpr std::uint32_t kMaxClients = 32;
 inline constexpr std::uint32_t kMaxCommands = 48;
 inline constexpr std::uint32_t kMaxShells = 16;
@@ -159,7 +160,8 @@ struct Guest {
   pid_t spawner_pid = 0;
   std::array<int, protocol::kMaxJoin> join{};
   std::uint32_t join_count = 0;
-  std::uint32_t freezer = kNone;  // the client for whom everybody stands still
+  std::uint32_t freezer = kNone;  // the client for whom everybody stands still, or kPaused
+  std::uint64_t paused_us = 0;    // since when
   StoppedBefore stopped;
   bool released = false;       // the maker has stored what it made, and may leave
   char* spare_text = nullptr;  // see shell_files.cc

@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "backends/native/remains.h"
 #include "manager/manager.h"
+#include "manager/stopping.h"
+#include "policy/spec_json.h"
 
 // How a sandbox comes to be: a place, a key, an owner, and then the keeper is asked.
 namespace carrel::manager {
@@ -11,32 +14,30 @@ namespace carrel::manager {
 // is counted by being there.
 class Manager::Place {
  public:
-  explicit Place(Manager& manager) : manager_(manager) {}
+  Place(Manager& manager, std::list<Hold>::iterator hold) : manager_(manager), hold_(hold) {}
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
   ~Place() {
     const std::lock_guard lock(manager_.mutex_);
-    if (id_.empty()) {
-      --manager_.unnamed_;
-    } else {
-      manager_.making_.erase(id_);
+    if (!hold_->id.empty()) {
+      manager_.making_.erase(hold_->id);
+      manager_.weights_.erase(hold_->id);
     }
+    manager_.holds_.erase(hold_);
   }
   // The sandbox will have this id, instead of another that it was to have.
   void name(const std::string& id) {
     const std::lock_guard lock(manager_.mutex_);
-    if (id_.empty()) {
-      --manager_.unnamed_;
-    } else {
-      manager_.making_.erase(id_);
+    if (!hold_->id.empty()) {
+      manager_.making_.erase(hold_->id);
     }
-    id_ = id;
-    manager_.making_.insert(id_);
+    hold_->id = id;
+    manager_.making_.insert(id);
   }
 
  private:
   Manager& manager_;
-  std::string id_;
+  std::list<Hold>::iterator hold_;
 };
 
 // A key that somebody is making a sandbox under.
@@ -94,8 +95,46 @@ Result<std::optional<Manager::Created>> Manager::find_made(const Caller& caller,
   return std::optional<Created>();
 }
 
-Status Manager::take_place() {
+Status Manager::check_host() const {
+  return check_room(options_.reserve, look_at_room(home_.path()));
+}
+
+Result<Weight> Manager::weight_of_owner(const std::string& owner,
+                                        const std::vector<std::string>& live) {
+  Weight sum;
+  for (const Hold& hold : holds_) {
+    if (hold.owner == owner) {
+      sum += hold.weight;
+    }
+  }
+  for (const auto& [id, whose] : owners_) {
+    if (whose != owner || making_.contains(id)) {
+      continue;
+    }
+    const bool runs = std::find(live.begin(), live.end(), id) != live.end();
+    if (const auto known = weights_.find(id); runs && known != weights_.end()) {
+      sum += known->second;
+      continue;
+    }
+    CARREL_ASSIGN(const auto row, state_.find(id));
+    auto spec = row.has_value() && row->state != "ended" ? policy::spec_from_json(row->spec)
+                                                         : Result<policy::Spec>(Error{});
+    if (!spec.ok()) {
+      continue;
+    }
+    if (runs) {
+      weights_[id] = weight_of(spec->limits);
+    }
+    sum += runs ? weight_of(spec->limits) : weight_at_rest(spec->limits);
+  }
+  return sum;
+}
+
+Result<std::list<Manager::Hold>::iterator> Manager::take_place(const Caller& caller,
+                                                               const Weight& wanted) {
+  CARREL_TRY(check_host());
   for (int attempt = 0;; ++attempt) {
+    Status full;
     {
       // The count and the taking are one step.
       const std::lock_guard database(database_mutex_);
@@ -103,19 +142,72 @@ Status Manager::take_place() {
       const std::lock_guard lock(mutex_);
       const auto there = std::count_if(
           live.begin(), live.end(), [&](const std::string& id) { return !making_.contains(id); });
-      if (static_cast<std::size_t>(there) + making_.size() + unnamed_ < options_.most_sandboxes) {
-        ++unnamed_;
-        return {};
+      if (static_cast<std::size_t>(there) + holds_.size() >= options_.most_sandboxes) {
+        full = Error{
+            Code::kResource, 0,
+            "Maximum number of sandboxes (" + std::to_string(options_.most_sandboxes) + ") reached",
+            "remove one that is not needed"};
+      } else if (!caller.is_operator()) {
+        CARREL_ASSIGN(const Weight used, weight_of_owner(caller.owner, live));
+        full = check_quota(caller.quota, used, wanted);
+      }
+      if (full.ok()) {
+        holds_.push_back({caller.owner, wanted, {}});
+        return std::prev(holds_.end());
       }
     }
     if (attempt > 0) {
-      return Error{
-          Code::kResource, 0,
-          "Maximum number of sandboxes (" + std::to_string(options_.most_sandboxes) + ") reached",
-          "remove one that is not needed"};
+      return full.error();
     }
     native::sweep_boxes(home_);  // some may have ended unnoticed
   }
+}
+
+Result<std::shared_ptr<Manager::Place>> Manager::hold_once(const Caller& caller,
+                                                           const policy::Limits& limits) {
+  if (caller.is_operator()) {
+    CARREL_TRY(check_host());
+    return std::shared_ptr<Place>();
+  }
+  CARREL_ASSIGN(const auto hold, take_place(caller, weight_of(limits)));
+  return std::make_shared<Place>(*this, hold);
+}
+
+Status Manager::start(const Caller& caller, const std::string& id) {
+  CARREL_ASSIGN(const storage::SandboxRow row, find(caller, id));
+  if (row.state == "ended") {
+    return explain_end(id, Error{Code::kGone, 0, "sandbox " + id + " has ended", {}});
+  }
+  if (row.state == "running") {
+    return {};
+  }
+  CARREL_ASSIGN(const policy::Spec spec, policy::spec_from_json(row.spec));
+  Weight wanted = weight_of(spec.limits);
+  wanted.disk_bytes = 0;  // it has that already
+  const Caller owner{owner_of(id), caller.quota};
+  CARREL_ASSIGN(const auto hold, take_place(owner, wanted));
+  Place place(*this, hold);
+  place.name(id);
+  return start_sandbox(home_, row, options_.finish_restore);
+}
+
+Result<storage::SandboxRow> Manager::fork(const Caller& caller, const std::string& id,
+                                          const std::function<Result<std::string>()>& make) {
+  CARREL_ASSIGN(const storage::SandboxRow row, find(caller, id));
+  CARREL_ASSIGN(const policy::Spec spec, policy::spec_from_json(row.spec));
+  CARREL_ASSIGN(const auto hold, take_place(caller, weight_of(spec.limits)));
+  Place place(*this, hold);
+  CARREL_ASSIGN(const std::string made, make());
+  place.name(made);
+  if (!caller.is_operator()) {
+    {
+      const std::lock_guard lock(database_mutex_);
+      CARREL_TRY(ledger_.note_owner(made, caller.owner));
+    }
+    const std::lock_guard lock(mutex_);
+    owners_[made] = caller.owner;
+  }
+  return find(caller, made);
 }
 
 Result<Manager::Created> Manager::create(const Caller& caller, Wish wish, const std::string& key,
@@ -126,8 +218,8 @@ Result<Manager::Created> Manager::create(const Caller& caller, Wish wish, const 
   if (made.has_value()) {
     return std::move(*made);
   }
-  CARREL_TRY(take_place());
-  Place place(*this);
+  CARREL_ASSIGN(const auto hold, take_place(caller, weight_of(wish.spec.limits)));
+  Place place(*this, hold);
   const std::uint64_t lease_ms = wish.lease_ms;
   wish.chosen = [&](const std::string& id) -> Status {
     place.name(id);

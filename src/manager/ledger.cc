@@ -21,6 +21,11 @@ CREATE TABLE IF NOT EXISTS orders (
   created_ms INTEGER NOT NULL,
   PRIMARY KEY (owner, key)
 ) STRICT;
+CREATE TABLE IF NOT EXISTS public_ports (
+  id TEXT NOT NULL,
+  port INTEGER NOT NULL,
+  PRIMARY KEY (id, port)
+) STRICT;
 )";
 
 }  // namespace
@@ -85,9 +90,35 @@ Status Ledger::drop_order(const std::string& owner, const std::string& key) {
   return {};
 }
 
+Result<std::set<std::pair<std::string, std::uint16_t>>> Ledger::public_ports() {
+  CARREL_ASSIGN(auto statement, database_.prepare("SELECT id, port FROM public_ports"));
+  std::set<std::pair<std::string, std::uint16_t>> ports;
+  for (;;) {
+    CARREL_ASSIGN(const bool more, statement.step());
+    if (!more) {
+      return ports;
+    }
+    ports.emplace(statement.text(0), static_cast<std::uint16_t>(statement.number(1)));
+  }
+}
+
+Status Ledger::add_public(const std::string& id, std::uint16_t port) {
+  CARREL_ASSIGN(auto statement, database_.prepare("INSERT OR REPLACE INTO public_ports (id, port) "
+                                                  "VALUES (?, ?)"));
+  CARREL_TRY(statement.bind(id).bind(std::int64_t{port}).step());
+  return {};
+}
+
+Status Ledger::drop_public(const std::string& id, std::uint16_t port) {
+  CARREL_ASSIGN(auto statement,
+                database_.prepare("DELETE FROM public_ports WHERE id = ? AND port = ?"));
+  CARREL_TRY(statement.bind(id).bind(std::int64_t{port}).step());
+  return {};
+}
+
 Result<std::vector<std::string>> Ledger::live_ids() {
   CARREL_ASSIGN(auto statement,
-                database_.prepare("SELECT id FROM sandboxes WHERE state <> 'ended'"));
+                database_.prepare("SELECT id FROM sandboxes WHERE state IN ('creating', 'running')"));
   std::vector<std::string> ids;
   for (;;) {
     CARREL_ASSIGN(const bool more, statement.step());
@@ -101,7 +132,9 @@ Result<std::vector<std::string>> Ledger::live_ids() {
 Status Ledger::forget_old(std::int64_t before_ms) {
   CARREL_ASSIGN(auto orders, database_.prepare("DELETE FROM orders WHERE created_ms < ?"));
   CARREL_TRY(orders.bind(before_ms).step());
-  return database_.execute("DELETE FROM owners WHERE id NOT IN (SELECT id FROM sandboxes)");
+  return database_.execute(
+      "DELETE FROM owners WHERE id NOT IN (SELECT id FROM sandboxes);"
+      "DELETE FROM public_ports WHERE id NOT IN (SELECT id FROM sandboxes)");
 }
 
 }  // namespace carrel::manager

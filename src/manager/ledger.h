@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -33,7 +35,12 @@ class Ledger {
   Status put_order(const std::string& owner, const std::string& key, const Order& order);
   Status drop_order(const std::string& owner, const std::string& key);
 
-  // The ids of all sandboxes that have not ended.
+  // Ports that everybody may reach.
+  Result<std::set<std::pair<std::string, std::uint16_t>>> public_ports();
+  Status add_public(const std::string& id, std::uint16_t port);
+  Status drop_public(const std::string& id, std::uint16_t port);
+
+  // The ids of all sandboxes that run, or are about to.
   Result<std::vector<std::string>> live_ids();
   // Drops orders older than that, and owners of sandboxes that the database has forgotten.
   Status forget_old(std::int64_t before_ms);

@@ -10,6 +10,7 @@
 #include "backends/native/network.h"
 #include "backends/native/remains.h"
 #include "backends/native/workdir.h"
+#include "manager/stopping.h"
 #include "policy/validate.h"
 #include "storage/box.h"
 
@@ -45,27 +46,70 @@ Status add_workspace(const storage::Home& home, const policy::Spec& spec,
   return {};
 }
 
-Result<std::string> make_sandbox(storage::Home& home, Wish wish) {
-  CARREL_TRY(native::check_network(home, wish.spec));
+namespace {
+
+// What is asked of the keeper, and of a new sandbox also how to ask for it again.
+native::CreateRequest request_of(Wish& wish) {
   native::CreateRequest request;
   request.spec = std::move(wish.spec);
   request.trees = std::move(wish.trees);
   request.name = std::move(wish.name);
   request.lease_ms = wish.lease_ms;
+  if (!wish.stopped.empty()) {
+    request.id = wish.stopped;
+    request.origin = native::CreateRequest::Origin::kStopped;
+  }
+  return request;
+}
+
+void take_back(storage::Home& home, const std::string& id, const Wish& wish,
+               const std::string& reason) {
+  auto record = storage::read_record(home, id);
+  if (record.ok() && wish.stopped.empty()) {
+    (void)native::remove_sandbox(home, record.value(), 0, reason);
+  } else if (record.ok()) {
+    (void)native::stop_sandbox(home, record.value(), 0, reason, storage::Wake::kWhenTold);
+  }
+}
+
+}  // namespace
+
+Result<std::string> make_sandbox(storage::Home& home, Wish wish) {
+  CARREL_TRY(native::check_network(home, wish.spec));
+  if (wish.spec.on_idle == policy::OnIdle::kStop && wish.spec.workspace.empty()) {
+    return Error{Code::kInvalid, 0, "a sandbox that stops when idle needs a workspace of a name",
+                 "give it --workspace NAME, or choose pause or remove"};
+  }
+  const bool comes_back = !wish.spec.workspace.empty() && wish.stopped.empty();
+  const std::string text = comes_back ? wish_to_json(wish) : std::string();
+  native::CreateRequest request = request_of(wish);
   std::optional<native::UsedWorkspace> workspace;
   CARREL_TRY(add_workspace(home, request.spec, request.trees, workspace, wish.finish_restore));
   CARREL_ASSIGN(const auto image, resolve_image(home, wish.given, request.spec));
   const std::string workdir = request.spec.workdir;
-  CARREL_ASSIGN(std::string id, native::create_sandbox(home, std::move(request), wish.chosen));
-  if (Status served = native::serve_network(home, id); !served.ok()) {
-    if (auto record = storage::read_record(home, id); record.ok()) {
-      (void)native::remove_sandbox(home, record.value(), 0, "it had no network");
+  std::string last;  // the id that it would have had
+  auto id =
+      native::create_sandbox(home, std::move(request), [&](const std::string& chosen) -> Status {
+        if (comes_back) {
+          storage::drop_wish(home, last);
+          last = chosen;
+          CARREL_TRY(storage::put_wish(home, chosen, text));
+        }
+        return wish.chosen ? wish.chosen(chosen) : Status();
+      });
+  if (!id.ok()) {
+    if (comes_back) {
+      storage::drop_wish(home, last);
     }
+    return id.error();
+  }
+  if (Status served = native::serve_network(home, id.value()); !served.ok()) {
+    take_back(home, id.value(), wish, "it had no network");
     return served.error();
   }
   // The default one is part of every sandbox.
   if (workdir != policy::Spec{}.workdir) {
-    CARREL_TRY(native::ensure_workdir(home, id));
+    CARREL_TRY(native::ensure_workdir(home, id.value()));
   }
   return id;
 }

@@ -34,13 +34,15 @@ struct Wish {
   std::uint64_t lease_ms = 0;  // 0: until it is removed
   Chosen given;
   std::vector<native::GivenTree> trees;  // the spec's mounts, opened and judged
+  std::string policy_file;               // the configuration that granted them, if one did
+  std::string stopped;                   // the id of one that is started again; empty: a new one
   FinishRestore finish_restore;
   // Told the id before anything is made; its error ends the making.
   std::function<Status(const std::string& id)> chosen;
 };
 
 // Makes it and returns its id: stored, running, with its network served and its work dir there. Of
-// one that cannot be had as a whole nothing is left.
+// one that cannot be had as a whole nothing is left, and one that was stopped stays so.
 Result<std::string> make_sandbox(storage::Home& home, Wish wish);
 
 }  // namespace carrel::manager

@@ -11,6 +11,8 @@
 #include "backends/native/remains.h"
 #include "base/files.h"
 #include "manager/box_command.h"
+#include "manager/life.h"
+#include "manager/stopping.h"
 #include "protocol/frame.h"
 
 namespace carrel::manager {
@@ -27,8 +29,9 @@ Result<std::unique_ptr<Manager>> Manager::open(storage::Home home, ManagerOption
   CARREL_ASSIGN(storage::State state, storage::State::open(home));
   CARREL_ASSIGN(Ledger ledger, Ledger::open(home));
   std::unique_ptr<Manager> manager(
-      new Manager(std::move(home), options, std::move(state), std::move(ledger)));
+      new Manager(std::move(home), std::move(options), std::move(state), std::move(ledger)));
   CARREL_ASSIGN(manager->owners_, manager->ledger_.owners());
+  CARREL_ASSIGN(manager->public_ports_, manager->ledger_.public_ports());
   return manager;
 }
 
@@ -39,6 +42,12 @@ bool Manager::belongs(const Caller& caller, const std::string& id) {
   const std::lock_guard lock(mutex_);
   const auto found = owners_.find(id);
   return found != owners_.end() && found->second == caller.owner;
+}
+
+std::string Manager::owner_of(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = owners_.find(id);
+  return found == owners_.end() ? std::string() : found->second;
 }
 
 Result<std::optional<storage::SandboxRow>> Manager::row_of(const std::string& id) {
@@ -73,6 +82,9 @@ Status Manager::remove(const Caller& caller, const std::string& id, int grace_ms
     return {};
   }
   (void)kept_stream(id);
+  if (row.state == "stopped") {
+    return end_stopped(home_, id);
+  }
   auto record = storage::read_record(home_, id);
   if (!record.ok()) {
     // It has ended in this moment, or never became whole.
@@ -85,6 +97,7 @@ Status Manager::remove(const Caller& caller, const std::string& id, int grace_ms
 Manager::Visit::Visit(Visit&& other) noexcept
     : manager_(std::exchange(other.manager_, nullptr)),
       record_(std::move(other.record_)),
+      use_(std::move(other.use_)),
       stream_(std::move(other.stream_)),
       keep_(other.keep_) {}
 
@@ -145,6 +158,9 @@ Error Manager::explain_end(const std::string& id, Error error) {
     if (!row.ok() || !row.value().has_value()) {
       return error;
     }
+    if (row.value()->state == "stopped") {
+      return is_stopped(*row.value());
+    }
     if (row.value()->state == "ended") {
       error.message = "sandbox " + id + " has ended";
       if (!row.value()->reason.empty()) {
@@ -161,17 +177,10 @@ Error Manager::explain_end(const std::string& id, Error error) {
   return error;
 }
 
-Result<Manager::Visit> Manager::visit(const Caller& caller, const std::string& id) {
-  if (!storage::is_id(id) || !belongs(caller, id)) {
-    return storage::no_such_box(id);
-  }
-  auto record = storage::read_record(home_, id);
-  if (!record.ok()) {
-    CARREL_ASSIGN(const storage::SandboxRow row, find(caller, id));
-    return explain_end(id, Error{Code::kGone, 0, "sandbox " + id + " has ended", {}});
-  }
+Result<Manager::Visit> Manager::connect_to(storage::BoxRecord record) {
+  const std::string id = record.id;
   CARREL_TRY(enter(id));
-  Visit visit(*this, std::move(record.value()));
+  Visit visit(*this, std::move(record));
   if (auto kept = kept_stream(id); kept.has_value()) {
     visit.stream_ = std::move(*kept);
     (void)native::ensure_network(home_, id);  // as connect() does
@@ -183,6 +192,25 @@ Result<Manager::Visit> Manager::visit(const Caller& caller, const std::string& i
   }
   visit.stream_ = std::move(stream.value());
   return visit;
+}
+
+Result<Manager::Visit> Manager::visit(const Caller& caller, const std::string& id) {
+  for (int attempt = 0;; ++attempt) {
+    CARREL_ASSIGN(storage::BoxRecord record, live_record(caller, id, Rest::kWoken));
+    auto use = begin_use(home_, record);
+    if (!use.ok() && use.error().code != Code::kGone) {
+      return use.error();
+    }
+    auto visit = use.ok() ? connect_to(std::move(record)) : explain_end(id, use.error());
+    if (visit.ok()) {
+      visit.value().use_ = std::move(use.value());
+      return visit;
+    }
+    // It was stopped in this moment, for being idle.
+    if (attempt > 0 || !wakes_by_use(id)) {
+      return visit.error();
+    }
+  }
 }
 
 void Manager::note_lease(const std::string& id, std::uint64_t lease_ms) {
@@ -201,7 +229,9 @@ std::int64_t Manager::lease_end(const std::string& id) const {
 }
 
 Status Manager::set_lease(const Caller& caller, const std::string& id, std::uint64_t lease_ms) {
-  CARREL_ASSIGN(Visit visit, this->visit(caller, id));
+  // What sleeps is not woken for it.
+  CARREL_ASSIGN(storage::BoxRecord record, live_record(caller, id, Rest::kLeft));
+  CARREL_ASSIGN(Visit visit, connect_to(std::move(record)));
   std::array<unsigned char, 8> buffer{};
   protocol::Writer writer(buffer);
   writer.u64(lease_ms);
@@ -221,7 +251,7 @@ Result<Manager::Stats> Manager::stats() {
     stats.live = live.size();
   }
   const std::lock_guard lock(mutex_);
-  stats.creating = making_.size() + unnamed_;
+  stats.creating = holds_.size();
   for (const auto& [id, count] : visits_) {
     stats.visits += count;
   }
@@ -245,9 +275,14 @@ void Manager::tidy() {
   }
   if (auto owners = ledger_.owners(); owners.ok()) {
     const std::lock_guard inner(mutex_);
+    auto ports = ledger_.public_ports();
+    if (ports.ok()) {
+      public_ports_ = std::move(ports.value());
+    }
     std::erase_if(owners_, [&](const auto& one) {
       return !owners.value().contains(one.first) && !making_.contains(one.first);
     });
+    std::erase_if(weights_, [&](const auto& one) { return !owners_.contains(one.first); });
   }
 }
 

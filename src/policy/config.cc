@@ -1,14 +1,13 @@
 #include "policy/config.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <utility>
 
 #include "policy/checked_toml.h"
 #include "policy/given.h"
 #include "policy/mount_request.h"
 #include "policy/suggest.h"
+#include "policy/value_types.h"
 
 namespace carrel::policy {
 namespace {
@@ -59,56 +58,16 @@ std::string_view type_name(toml::node_type type) {
   return "nothing";
 }
 
-std::string_view wanted_types(ValueKind kind) {
-  switch (kind) {
-    case ValueKind::kSize:
-      return "a string like \"512m\" or a whole number of bytes";
-    case ValueKind::kDuration:
-      return "a number of seconds or a string like \"2m\"";
-    case ValueKind::kCores:
-      return "a number";
-    case ValueKind::kCount:
-      return "a whole number";
-    case ValueKind::kFlag:
-      return "true or false";
-    case ValueKind::kWords:
-      return "an array of strings";
-    case ValueKind::kVariables:
-      return "a table of strings or an array of \"NAME=VALUE\"";
-    case ValueKind::kMounts:
-      return "an array of \"SRC:DST[:rw]\" or of tables with source, target and readonly";
-    case ValueKind::kCredentials:
-      return "an array of \"RULE=HEADER: VALUE\"";
-    case ValueKind::kNetwork:
-      return "a string or an array of rules";
-    case ValueKind::kText:
-      break;
-  }
-  return "a string";
-}
-
-std::string number_text(double number) {
-  std::array<char, 400> buffer{};
-  const auto end =
-      std::to_chars(buffer.data(), buffer.data() + buffer.size(), number, std::chars_format::fixed);
-  return std::string(buffer.data(), end.ptr);
-}
-
 // The one value of a node as text, if its type is one that the kind takes.
 bool scalar_text(const toml::node& node, ValueKind kind, std::string& text) {
-  const bool takes_string = kind == ValueKind::kText || kind == ValueKind::kSize ||
-                            kind == ValueKind::kDuration || kind == ValueKind::kWords ||
-                            kind == ValueKind::kNetwork;
-  const bool takes_whole = kind == ValueKind::kSize || kind == ValueKind::kDuration ||
-                           kind == ValueKind::kCores || kind == ValueKind::kCount;
-  const bool takes_fraction = kind == ValueKind::kDuration || kind == ValueKind::kCores;
-  if (const auto* string = node.as_string(); string != nullptr && takes_string) {
+  const ScalarTypes types = scalar_types(kind);
+  if (const auto* string = node.as_string(); string != nullptr && types.string) {
     text = string->get();
-  } else if (const auto* whole = node.as_integer(); whole != nullptr && takes_whole) {
+  } else if (const auto* whole = node.as_integer(); whole != nullptr && types.whole) {
     text = std::to_string(whole->get());
-  } else if (const auto* real = node.as_floating_point(); real != nullptr && takes_fraction) {
+  } else if (const auto* real = node.as_floating_point(); real != nullptr && types.fraction) {
     text = number_text(real->get());
-  } else if (const auto* flag = node.as_boolean(); flag != nullptr && kind == ValueKind::kFlag) {
+  } else if (const auto* flag = node.as_boolean(); flag != nullptr && types.flag) {
     text = flag->get() ? "true" : "false";
   } else {
     return false;
@@ -310,8 +269,9 @@ class Reader {
 
   static Error wrong_type(const Place& where, std::string_view key, const Setting& setting,
                           toml::node_type type) {
-    return config_error(where, concat({quote(key), " must be ", wanted_types(setting.kind),
-                                       ", not ", type_name(type)}));
+    return config_error(
+        where, concat({quote(key), " must be ", wanted_types(setting.kind, Notation::kToml),
+                       ", not ", type_name(type)}));
   }
 
   [[nodiscard]] Error unknown_key(const toml::key& key, const Config* document) const {

@@ -58,6 +58,14 @@ std::string_view widened(const Spec& defaults, const Spec& wanted) {
   if (wanted.cgroup_parent != defaults.cgroup_parent) {
     return "cgroup_parent";
   }
+  if (defaults.on_idle != OnIdle::kNothing) {
+    if (wanted.on_idle == OnIdle::kNothing) {
+      return "on_idle";
+    }
+    if (wanted.idle_timeout > defaults.idle_timeout) {
+      return "idle_timeout";
+    }
+  }
   // Lists of its own, empty ones too, take away what typing a path would grant; they add nothing.
   const MountGrants& grants = defaults.mount_grants;
   if (!all_held(wanted.mount_grants.read_paths, grants.read_paths, grants.write_paths)) {

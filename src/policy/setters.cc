@@ -25,6 +25,8 @@ constexpr std::array kProtections = {
     ProtectionName{"pids", Protection::kPids},         ProtectionName{"disk", Protection::kDisk},
     ProtectionName{"landlock", Protection::kLandlock},
 };
+// In the order of OnIdle.
+constexpr std::array<std::string_view, 4> kIdleWords = {"none", "pause", "stop", "remove"};
 constexpr std::string_view kUnlimitedWord = "unlimited";
 constexpr std::array<std::string_view, 5> kProtectionNames = {"memory", "cpu", "pids", "disk",
                                                               "landlock"};
@@ -326,6 +328,24 @@ Status set_workspace(Spec& spec, const Given& given) {
 Status set_share_workspace(Spec& spec, const Given& given) {
   CARREL_ASSIGN(const bool shared, parse_flag(given));
   spec.workspace_use = shared ? WorkspaceUse::kShared : WorkspaceUse::kAlone;
+  return {};
+}
+
+Status set_on_idle(Spec& spec, const Given& given) {
+  const auto found = std::find(kIdleWords.begin(), kIdleWords.end(), given.text);
+  if (found == kIdleWords.end()) {
+    return unknown_word(given, "unknown end of an idle sandbox", kIdleWords);
+  }
+  spec.on_idle = static_cast<OnIdle>(found - kIdleWords.begin());
+  return {};
+}
+
+std::string get_on_idle(const Spec& spec) {
+  return std::string(kIdleWords[static_cast<std::size_t>(spec.on_idle)]);
+}
+
+Status set_idle_timeout(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(spec.idle_timeout, parse_duration(given));
   return {};
 }
 

@@ -24,6 +24,7 @@ constexpr std::array<std::string_view, 1> kImageNames = {"image_name"};
 constexpr unsigned bit(Operation operation) { return static_cast<unsigned>(operation); }
 constexpr Operations kBuilds{bit(Operation::kRun) | bit(Operation::kCode) |
                              bit(Operation::kCreate)};
+constexpr Operations kLongLived{bit(Operation::kCreate)};
 constexpr Operations kBuildsAndExec{kBuilds.bits | bit(Operation::kExec)};
 constexpr Operations kEvery{kBuildsAndExec.bits | bit(Operation::kShell)};
 
@@ -64,6 +65,7 @@ std::string get_network_connections(const Spec& spec) {
 std::string get_network_lookups(const Spec& spec) {
   return std::to_string(spec.network.budgets.lookups_per_minute);
 }
+std::string get_idle_timeout(const Spec& spec) { return format_duration(spec.idle_timeout); }
 std::string get_true(const Spec&) { return "true"; }
 std::string get_native(const Spec&) { return "native"; }
 std::string get_namespace(const Spec&) { return "namespace"; }
@@ -165,6 +167,13 @@ constexpr std::array kSettings = {
     Setting{"share-workspace", Names(), ValueKind::kFlag, "",
             "let other sandboxes that say so have the same workspace", "",
             kInside, kEverywhere, kBuilds, setters::set_share_workspace, get_share_workspace},
+    Setting{"on-idle", Names(), ValueKind::kText, "WHAT",
+            "when nobody uses it: none, pause, stop or remove; for carrel serve (none)",
+            "none pause stop remove",
+            kHost, kEverywhere, kLongLived, setters::set_on_idle, setters::get_on_idle},
+    Setting{"idle-timeout", Names(), ValueKind::kDuration, "TIME",
+            "after how long that is (1h)", "",
+            kHost, kEverywhere, kLongLived, setters::set_idle_timeout, get_idle_timeout},
     Setting{"tier", Names(), ValueKind::kText, "TIER",
             "limits by one word: low, medium or high", "",
             kLimits, kNotBuilt, kBuilds, setters::refuse_tier, nullptr},

@@ -36,6 +36,10 @@ struct EnvironmentVariable {
 // Whether others may have the same workspace at the same time, if they say so as well.
 enum class WorkspaceUse { kAlone, kShared };
 
+// What becomes of a long-lived sandbox that nobody has used for a while. One that is put to rest
+// wakes when somebody uses it again.
+enum class OnIdle { kNothing, kPause, kStop, kRemove };
+
 enum class MountMode { kReadOnly, kReadWrite };
 
 // A host folder or file that is shown inside. Both are absolute; the source is not resolved.
@@ -77,6 +81,8 @@ struct Spec {
   MountGrants mount_grants;
   std::string workspace;  // the named one that is /workspace; empty: one that goes with the sandbox
   WorkspaceUse workspace_use = WorkspaceUse::kAlone;
+  OnIdle on_idle = OnIdle::kNothing;
+  std::chrono::milliseconds idle_timeout{3'600'000};
   std::string code;  // source text that is put, read-only, at code_path(); empty: none
 };
 

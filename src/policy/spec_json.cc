@@ -125,6 +125,12 @@ Result<Spec> read(const Json& object) {
         {variable.at(0).get<std::string>(),
          value.is_array() ? bytes_to_text(value) : value.get<std::string>()});
   }
+  const int on_idle = object.value("on_idle", 0);
+  if (on_idle >= 0 && on_idle <= static_cast<int>(OnIdle::kRemove)) {
+    spec.on_idle = static_cast<OnIdle>(on_idle);
+  }
+  spec.idle_timeout = std::chrono::milliseconds(
+      object.value("idle_timeout_ms", std::int64_t{spec.idle_timeout.count()}));
   read_mounts(object, spec);
   for (const Json& protection : object.at("require")) {
     int value = protection.get<int>();
@@ -170,6 +176,10 @@ std::string spec_to_json(const Spec& spec, Values values) {
   }
   object["env"] = variables;
   object["require"] = required_to_json(spec.required);
+  if (spec.on_idle != OnIdle::kNothing) {
+    object["on_idle"] = static_cast<int>(spec.on_idle);
+    object["idle_timeout_ms"] = spec.idle_timeout.count();
+  }
   write_mounts(object, spec);
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

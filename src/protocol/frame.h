@@ -16,24 +16,26 @@ inline constexpr std::size_t kHeaderSize = 12;
 
 enum class FrameType : std::uint16_t {
   // Host to guest.
-  kHello = 1,         // version, sandbox id
-  kStart = 2,         // run a command: see message.h
-  kStdin = 3,         // bytes for the command's standard input
-  kStdinClose = 4,    // the end of them
-  kSignal = 5,        // u32 signal number for the command's processes
-  kResize = 6,        // u16 rows, u16 columns
-  kKill = 7,          // end the command and everything it started
-  kFollow = 8,        // u64 command id, u64 and u64 offsets: output and result of a command again
-  kList = 9,          // which commands are known
-  kExtend = 10,       // u64 milliseconds: the lease's new deadline from now, zero for none
-  kShutdown = 11,     // u32 grace milliseconds: end everything
-  kDetach = 12,       // the client leaves, the command goes on
-  kPlan = 14,         // the first frame of all, from the one who made the guest: see boot.h
-  kBoot = 13,         // the second
-  kNursery = 15,      // the first frame to a guest that is to make others: see boot.h
-  kSpawn = 16,        // to that one: make one
-  kFreeze = 24,       // everybody stands still until kThaw, or until the client leaves
+  kHello = 1,       // version, sandbox id
+  kStart = 2,       // run a command: see message.h
+  kStdin = 3,       // bytes for the command's standard input
+  kStdinClose = 4,  // the end of them
+  kSignal = 5,      // u32 signal number for the command's processes
+  kResize = 6,      // u16 rows, u16 columns
+  kKill = 7,        // end the command and everything it started
+  kFollow = 8,      // u64 command id, u64 and u64 offsets: output and result of a command again
+  kList = 9,        // which commands are known
+  kExtend = 10,     // u64 milliseconds: the lease's new deadline from now, zero for none
+  kShutdown = 11,   // u32 grace milliseconds: end everything
+  kDetach = 12,     // the client leaves, the command goes on
+  kPlan = 14,       // the first frame of all, from the one who made the guest: see boot.h
+  kBoot = 13,       // the second
+  kNursery = 15,    // the first frame to a guest that is to make others: see boot.h
+  kSpawn = 16,      // to that one: make one
+  kFreeze = 24,     // everybody stands still until kThaw, or until the client leaves
   kThaw = 25,
+  kPause = 28,        // u32 Standstill: nothing runs and no command's time passes, until kResume
+  kResume = 29,       // answered like kPause, by kFrozen
   kNetwork = 26,      // the sockets of the sandbox's captive network, for whoever serves them
   kConnect = 27,      // u16 port, u8 LoopbackFamily: a connection to a port inside
   kFileRequest = 32,  // to a file worker: see files.h
@@ -58,12 +60,18 @@ enum class FrameType : std::uint16_t {
   kFrozen = 88,      // u32 errno: zero when everybody stands
   kNetworkSockets = 89,  // u32 errno; without one come those of NetworkSocket that there are, in
                          // their order, with a u32 that has a bit for each
-  kConnected = 90,   // u32 errno; without one comes a socket that is connected, or about to be
-  kFilesReady = 96,  // from here on the connection is a file worker's
-  kFileDone = 97,    // the end of an operation: see files.h
-  kFileNote = 98,    // something was left out of it
+  kConnected = 90,       // u32 errno; without one comes a socket that is connected, or about to be
+  kFilesReady = 96,      // from here on the connection is a file worker's
+  kFileDone = 97,        // the end of an operation: see files.h
+  kFileNote = 98,        // something was left out of it
   kFileMatch = 99,
   kFileChange = 100,
+};
+
+// Who makes a sandbox that is paused stand still.
+enum class Standstill : std::uint32_t {
+  kByGroup = 0,    // whoever asks: it freezes the workload's control group
+  kBySignals = 1,  // the guest
 };
 
 // No frame is larger. A command's text and environment are far below; output is sent in pieces.

@@ -145,6 +145,7 @@ enum class Refusal : std::uint32_t {
   kNoShell = 4,     // the shell cannot be started; errno says why
   kInternal = 5,
   kNoWorkdir = 6,  // the directory to start in is not there and cannot be made
+  kPaused = 7,     // nothing can be started until it is resumed
 };
 
 }  // namespace carrel::protocol

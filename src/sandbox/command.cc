@@ -314,6 +314,8 @@ Error to_error(std::string_view payload) {
     case protocol::Refusal::kNoWorkdir:
       return Error{Code::kInvalid, error_number, text,
                    "choose one that exists, or one below a directory that can be written to"};
+    case protocol::Refusal::kPaused:
+      return Error{Code::kConflict, error_number, text, "'carrel resume' lets it go on"};
     case protocol::Refusal::kUnknown:
       return Error{Code::kNotFound, error_number, text, {}};
     case protocol::Refusal::kNoShell:

@@ -68,6 +68,10 @@ Status get_metrics(Request& request) {
              service.counters.commands);
   add_metric(text, "sandboxes_created_total", "counter", "Sandboxes that were made",
              service.counters.created);
+  add_metric(text, "webhook_events_total", "counter", "Events that the webhook was told",
+             service.webhooks->told());
+  add_metric(text, "webhook_failures_total", "counter", "Attempts to tell it that failed",
+             service.webhooks->failed());
   add_metric(text, "resident_bytes", "gauge", "Memory of this process", resident_bytes());
   add_metric(text, "uptime_seconds", "gauge", "Since its start",
              static_cast<std::uint64_t>(up.count()));

@@ -6,6 +6,7 @@
 
 #include "base/sha256.h"
 #include "policy/host.h"
+#include "server/preview.h"
 #include "storage/home.h"
 
 namespace carrel::server {
@@ -73,15 +74,22 @@ Result<std::vector<Access::Token>> Access::parse_tokens(std::string_view text,
     if (words.empty() || words.front().starts_with('#')) {
       continue;
     }
-    const bool scoped = words.size() == 3 && (words[1] == "read" || words[1] == "write");
+    const bool scoped = words.size() >= 3 && (words[1] == "read" || words[1] == "write");
     if (!scoped || !is_name(words[0]) || !is_sha256(words[2])) {
       return Error{
           Code::kInvalid, 0,
           path + ":" + std::to_string(number) + ": not a name, read or write, and a digest",
           "'carrel serve --new-token NAME' makes such lines"};
     }
-    tokens.push_back({std::string(words[0]), words[1] == "write" ? Scope::kWrite : Scope::kRead,
-                      std::string(words[2])});
+    Token token{std::string(words[0]), words[1] == "write" ? Scope::kWrite : Scope::kRead,
+                std::string(words[2])};
+    for (std::size_t i = 3; i < words.size(); ++i) {
+      if (Status good = manager::add_to_quota(words[i], token.quota); !good.ok()) {
+        good.error().message = path + ":" + std::to_string(number) + ": " + good.error().message;
+        return good.error();
+      }
+    }
+    tokens.push_back(std::move(token));
   }
   return tokens;
 }
@@ -91,17 +99,36 @@ void Access::set_tokens(std::vector<Token> tokens) {
   tokens_ = std::move(tokens);
 }
 
-Result<Access::NewToken> Access::make_token(const std::string& name, Scope scope) {
+Result<Access::NewToken> Access::make_token(const std::string& name, Scope scope,
+                                            const std::vector<std::string>& quota) {
   if (!is_name(name)) {
     return Error{Code::kInvalid, 0, "a token's name has letters, digits, '-', '_' and '.'", {}};
   }
   NewToken token;
   token.secret = std::string(kPrefix) + storage::random_hex(kSecretDigits);
-  token.line = name + (scope == Scope::kWrite ? " write " : " read ") + sha256(token.secret) + "\n";
+  token.line = name + (scope == Scope::kWrite ? " write " : " read ") + sha256(token.secret);
+  manager::Quota checked;
+  for (const std::string& part : quota) {
+    CARREL_TRY(manager::add_to_quota(part, checked));
+    token.line += " " + part;
+  }
+  token.line += "\n";
   return token;
 }
 
 Status Access::check_place(const http::RequestHead& head, const http::Listener& listener) const {
+  const bool own_port =
+      head.port == 0 || listener.kind == http::Listener::Kind::kUnix || head.port == listener.port;
+  if (const auto preview = find_preview(head);
+      preview.has_value() && preview->by == Preview::By::kHost && own_port) {
+    // An origin of its own: its pages may ask it, and pages of others may not.
+    const std::string* origin = head.find("origin");
+    const std::string host = policy::endpoint_text(head.host, head.port);
+    if (origin != nullptr && *origin != "http://" + host) {
+      return denied("requests of other pages are not passed on");
+    }
+    return {};
+  }
   if (head.find("origin") != nullptr) {
     return denied("requests of web pages are not served");
   }
@@ -145,7 +172,7 @@ Result<Access::Identity> Access::identify(const http::RequestHead& head,
   const std::lock_guard lock(mutex_);
   for (const Token& token : tokens_) {
     if (equal_in_constant_time(token.digest, digest)) {
-      identity = {{token.owner}, token.scope};
+      identity = {{token.owner, token.quota}, token.scope};
     }
   }
   return identity;

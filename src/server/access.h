@@ -21,17 +21,20 @@ class Access {
     std::string owner;
     Scope scope = Scope::kRead;
     std::string digest;  // SHA-256, 64 hex digits
+    manager::Quota quota = {};
   };
 
-  // Lines of "NAME SCOPE DIGEST", where the scope is read or write; empty lines and those that
-  // begin with '#' are left out. `path` is for the errors.
+  // Lines of "NAME SCOPE DIGEST QUOTA...", where the scope is read or write and the quota is of all
+  // that have the name, such as "memory=4g"; empty lines and those that begin with '#' are left
+  // out. `path` is for the errors.
   static Result<std::vector<Token>> parse_tokens(std::string_view text, const std::string& path);
   // A new token, 256 bits, and the line that lets it in.
   struct NewToken {
     std::string secret;
     std::string line;
   };
-  static Result<NewToken> make_token(const std::string& name, Scope scope);
+  static Result<NewToken> make_token(const std::string& name, Scope scope,
+                                     const std::vector<std::string>& quota = {});
 
   // Also while requests are served: what is asked afterwards is asked of these.
   void set_tokens(std::vector<Token> tokens);

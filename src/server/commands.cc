@@ -205,6 +205,7 @@ Status run_once(Request& request) {
   job.command.arguments = argv.has_value() ? *argv : std::vector<std::string>{"bash", "-c", *text};
   CARREL_TRY(check_settings(request, service.run_defaults, job.spec));
   CARREL_TRY(native::check_network(home, job.spec));
+  CARREL_ASSIGN(const auto place, service.manager->hold_once(request.caller, job.spec.limits));
   CARREL_ASSIGN(job.trees, open_trees(request, job.spec));
   manager::OnceHeld held;
   CARREL_TRY(manager::prepare_once(home, chosen, finish_restore, job, held));

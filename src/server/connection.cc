@@ -4,6 +4,7 @@
 #include "base/code_name.h"
 #include "http/tcp.h"
 #include "server/log.h"
+#include "server/preview.h"
 #include "server/request.h"
 #include "server/routes.h"
 #include "server/service.h"
@@ -49,6 +50,36 @@ bool has_right_type(const Route& route, const http::RequestHead& head) {
          http::lower(http::trimmed(type->substr(0, type->find(';')))) == "application/json";
 }
 
+// The id of the client's trace, from a traceparent as W3C says it; empty: there is none.
+std::string trace_of(const http::RequestHead& head) {
+  const std::string* parent = head.find("traceparent");
+  if (parent == nullptr || parent->size() != 55 || !parent->starts_with("00-") ||
+      parent->find_first_not_of("0123456789abcdef-") != std::string::npos) {
+    return {};
+  }
+  return parent->substr(3, 32);
+}
+
+// A client's part of what is served at once.
+class Turn {
+ public:
+  Turn(RequestsAtOnce& requests, const std::string& owner)
+      : requests_(requests), owner_(owner), taken_(owner.empty() || requests.enter(owner)) {}
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    if (taken_ && !owner_.empty()) {
+      requests_.leave(owner_);
+    }
+  }
+  [[nodiscard]] bool taken() const { return taken_; }
+
+ private:
+  RequestsAtOnce& requests_;
+  std::string owner_;
+  bool taken_;
+};
+
 class Exchange {
  public:
   Exchange(Service& service, http::ServerConnection& connection, const http::Listener& listener,
@@ -62,6 +93,7 @@ class Exchange {
     route_and_handle();
     log_line(
         {{"event", "request"},
+         {"trace", trace_of(connection_.head())},
          {"method", connection_.head().method},
          {"route", route_ == nullptr ? std::string() : std::string(route_->path)},
          {"status", status_},
@@ -92,6 +124,9 @@ class Exchange {
     if (!identity.ok()) {
       return refuse(problem(identity.error()));
     }
+    if (const auto preview = find_preview(head); preview.has_value()) {
+      return show_preview(*preview, identity.value());
+    }
     Match match = find_route(head.method, head.path);
     route_ = match.route;
     const Scope needed = route_ == nullptr ? Scope::kRead : route_->scope;
@@ -116,6 +151,10 @@ class Exchange {
                     {},       {}};
     owner_ = request.caller.owner;
     sandbox_ = request.arguments.empty() ? "" : request.arguments.front();
+    const Turn turn(service_.requests, owner_);
+    if (!turn.taken()) {
+      return refuse(problem(429, "resource", "this token has too many requests at once"));
+    }
     Status done = read_input(*route_, request);
     const bool too_large = !done.ok() && done.error().code == Code::kResource;
     if (too_large) {
@@ -127,6 +166,34 @@ class Exchange {
       refuse(problem(done.error()));
     } else if (!done.ok()) {
       status_ = 0;  // cut off in the middle
+      broken_ = true;
+    }
+  }
+
+  // A request for a server in a sandbox.
+  void show_preview(const Preview& preview, const Access::Identity& identity) {
+    Request request{service_, connection_, socket_, identity.caller, {preview.id}, {}, {}};
+    sandbox_ = preview.id;
+    const bool everybody = service_.manager->is_public(preview.id, preview.port);
+    if (!everybody && identity.scope != Scope::kWrite) {
+      return identity.scope == Scope::kOpen
+                 ? refuse(problem(401, "unauthenticated", "a token is needed"))
+                 : refuse(problem(403, "denied", "this token may only look"));
+    }
+    if (everybody) {
+      request.caller = {};  // as its owner, whoever it is
+    }
+    owner_ = identity.scope == Scope::kOpen ? "public" : identity.caller.owner;
+    const Turn turn(service_.requests, owner_);
+    if (!turn.taken()) {
+      return refuse(problem(429, "resource", "there are too many requests at once"));
+    }
+    const Status done = serve_preview(request, preview);
+    status_ = 200;
+    if (!done.ok() && !connection_.answered()) {
+      refuse(problem(done.error()));
+    } else if (!done.ok()) {
+      status_ = 0;
       broken_ = true;
     }
   }

@@ -17,6 +17,7 @@
 #include "http/listener.h"
 #include "server/log.h"
 #include "server/notify.h"
+#include "server/self.h"
 #include "server/service.h"
 #include "storage/background.h"
 
@@ -28,6 +29,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kStopPatience = 5s;
 constexpr std::chrono::milliseconds kTidyEvery = 10s;
+constexpr std::chrono::milliseconds kRestEvery = 1s;
 constexpr std::size_t kLargestTokenFile = 1U << 20;
 
 int g_wake = -1;                          // NOLINT: a handler has nothing else
@@ -158,6 +160,9 @@ class Daemon {
     CARREL_ASSIGN(std::vector<Access::Token> tokens, read_tokens(options_.token_file));
     CARREL_ASSIGN(listeners_, listen(home, options_));
     for (const http::Listener& listener : listeners_) {
+      if (listener.kind == http::Listener::Kind::kTcp && service_.tcp_port == 0) {
+        service_.tcp_port = listener.port;
+      }
       if (listener.kind == http::Listener::Kind::kTcp && tokens.empty()) {
         return Error{Code::kDenied, 0, "TCP without tokens would let everybody in",
                      "'carrel serve --new-token NAME --token-file FILE' makes one"};
@@ -169,11 +174,17 @@ class Daemon {
     }
     manager::ManagerOptions limits;
     limits.most_sandboxes = options_.most_sandboxes;
-    CARREL_ASSIGN(service_.manager, manager::Manager::open(std::move(home), limits));
+    limits.finish_restore = finish_restore;
+    limits.reserve = options_.reserve;
+    // One client leaves room for others.
+    service_.requests.set_most(std::max<std::size_t>(1, options_.most_connections / 2));
+    CARREL_ASSIGN(service_.manager, manager::Manager::open(std::move(home), std::move(limits)));
     service_.create_defaults = options_.create_defaults;
     service_.run_defaults = options_.run_defaults;
     service_.one_shots =
         std::make_unique<native::OneShots>(service_.manager->home(), &service_.nursery);
+    CARREL_TRY(Webhooks::check(options_.webhook));
+    service_.webhooks = std::make_unique<Webhooks>(service_.manager->home(), options_.webhook);
     raise_file_limit();
     set_stack_size();
     CARREL_TRY(take_signals());
@@ -193,6 +204,7 @@ class Daemon {
     }
     notify("READY=1");
     std::thread tidier([this] { tidy_now_and_then(); });
+    std::thread teller([this] { service_.webhooks->run(service_.stopping); });
     Status served;
     while (served.ok() && g_stop == 0 && !is_idle(acceptor)) {
       served = acceptor.accept_some(g_wake, 1000ms);
@@ -210,6 +222,7 @@ class Daemon {
     const bool left = acceptor.await_all(kStopPatience);
     log_line({{"event", "stopped"}, {"connections", acceptor.open()}});
     tidier.join();
+    teller.join();
     if (!left) {
       // Who is still at it is cut off; commands go on in their sandboxes.
       ::_exit(served.ok() ? 0 : 1);
@@ -239,8 +252,13 @@ class Daemon {
 
   void tidy_now_and_then() {
     Clock::time_point next = Clock::now() + kTidyEvery;
+    Clock::time_point rest = Clock::now();
     while (!service_.stopping) {
       std::this_thread::sleep_for(200ms);
+      if (Clock::now() >= rest) {
+        service_.manager->rest_idle();
+        rest = Clock::now() + kRestEvery;
+      }
       if (Clock::now() >= next) {
         service_.manager->tidy();
         next = Clock::now() + kTidyEvery;

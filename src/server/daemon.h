@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "manager/quota.h"
 #include "policy/spec.h"
+#include "server/webhooks.h"
 
 namespace carrel::server {
 
@@ -18,6 +20,8 @@ struct DaemonOptions {
   std::optional<std::chrono::seconds> idle_exit;
   std::size_t most_sandboxes = 100;
   std::size_t most_connections = 512;
+  manager::Reserve reserve = {128U << 20, 256U << 20};
+  Webhooks::Options webhook;
   policy::Spec create_defaults;
   policy::Spec run_defaults;
 };

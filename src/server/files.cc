@@ -106,7 +106,8 @@ Result<sandbox::Depth> depth_of(const std::string& text) {
 // Sends what comes; the answer begins with the first of it, so that an error before that is one.
 class Download {
  public:
-  Download(Request& request, std::string type) : request_(request), type_(std::move(type)) {}
+  Download(Request& request, std::string type, std::string etag = {})
+      : request_(request), type_(std::move(type)), etag_(std::move(etag)) {}
 
   Status take(std::string_view data) {
     gathered_.append(data);
@@ -121,10 +122,14 @@ class Download {
   Status flush() {
     if (!begun_) {
       begun_ = true;
-      CARREL_TRY(request_.connection.begin(200, {{"content-type", type_},
-                                                 {"cache-control", "no-store"},
-                                                 {"x-content-type-options", "nosniff"},
-                                                 {"content-security-policy", "sandbox"}}));
+      std::vector<http::Header> headers = {{"content-type", type_},
+                                           {"cache-control", "no-store"},
+                                           {"x-content-type-options", "nosniff"},
+                                           {"content-security-policy", "sandbox"}};
+      if (!etag_.empty()) {
+        headers.push_back({"etag", etag_});
+      }
+      CARREL_TRY(request_.connection.begin(200, headers));
     }
     CARREL_TRY(request_.connection.send(gathered_));
     gathered_.clear();
@@ -133,6 +138,7 @@ class Download {
 
   Request& request_;
   std::string type_;
+  std::string etag_;
   std::string gathered_;
   bool begun_ = false;
 };
@@ -141,6 +147,49 @@ sandbox::Files::Source body_of(Request& request) {
   return [&request](char* place, std::size_t size) -> Result<std::size_t> {
     return request.connection.read_body({place, size});
   };
+}
+
+// What a file is, as long as nobody writes to it; empty where there is none.
+std::string etag_of(sandbox::Files& files, const std::string& path) {
+  auto info = files.stat(path);
+  return info.ok()
+             ? "\"" + std::to_string(info->size) + "-" + std::to_string(info->modified_ns) + "\""
+             : std::string();
+}
+
+bool names(const std::string* header, const std::string& etag) {
+  return header != nullptr &&
+         (*header == "*" ? !etag.empty()
+                         : !etag.empty() && header->find(etag) != std::string::npos);
+}
+
+// Whether the file is the one that the client means to change: If-Match and If-None-Match.
+bool is_as_expected(Request& request, sandbox::Files& files, const std::string& path) {
+  const http::RequestHead& head = request.connection.head();
+  const std::string* match = head.find("if-match");
+  const std::string* none = head.find("if-none-match");
+  if (match == nullptr && none == nullptr) {
+    return true;
+  }
+  const std::string etag = etag_of(files, path);
+  return (match == nullptr || names(match, etag)) && !names(none, etag);
+}
+
+// An upload that goes on where it broke off: the file has so many bytes of it.
+Status check_offset(Request& request, sandbox::Files& files, const std::string& path) {
+  if (!request.query.contains("offset")) {
+    return {};
+  }
+  CARREL_ASSIGN(const std::uint64_t offset,
+                number_in(request.query, "offset", 0, protocol::kEverything - 1));
+  auto info = files.stat(path);
+  const std::uint64_t size = info.ok() ? info->size : 0;
+  if (size != offset) {
+    return Error{Code::kConflict, 0,
+                 "the file has " + std::to_string(size) + " bytes, not " + std::to_string(offset),
+                 "go on from there"};
+  }
+  return {};
 }
 
 }  // namespace
@@ -152,7 +201,11 @@ Status read_file(Request& request) {
   CARREL_ASSIGN(range.count,
                 number_in(request.query, "count", protocol::kEverything, protocol::kEverything));
   CARREL_ASSIGN(Session session, Session::open(request, {path}));
-  Download download(request, "application/octet-stream");
+  const std::string etag = etag_of(session.files(), path);
+  if (names(request.connection.head().find("if-none-match"), etag)) {
+    return request.connection.answer({304, {{"etag", etag}, {"cache-control", "no-store"}}, {}});
+  }
+  Download download(request, "application/octet-stream", etag);
   CARREL_TRY(
       session.note("read", path, session.files().read(path, range, [&](std::string_view data) {
         return download.take(data);
@@ -172,7 +225,15 @@ Status write_file(Request& request) {
   } else if (!exists.empty() && exists != "replace" && exists != "append") {
     return Error{Code::kInvalid, 0, "'exists' must be replace, fail, need or append", {}};
   }
+  if (request.query.contains("offset") && exists != "append") {
+    return Error{Code::kInvalid, 0, "'offset' is for exists=append", {}};
+  }
   CARREL_ASSIGN(Session session, Session::open(request, {path}));
+  if (!is_as_expected(request, session.files(), path)) {
+    return request.connection.answer(
+        problem(412, "precondition_failed", "the file is not the one that was expected"));
+  }
+  CARREL_TRY(check_offset(request, session.files(), path));
   CARREL_ASSIGN(
       const FileSummary summary,
       session.note("write", path,

@@ -23,6 +23,10 @@ Status get_sandbox(Request& request);
 Status delete_sandbox(Request& request);
 Status put_lease(Request& request);
 Status get_events(Request& request);
+Status pause_sandbox(Request& request);
+Status resume_sandbox(Request& request);
+Status stop_sandbox(Request& request);
+Status start_sandbox(Request& request);
 
 // commands.cc
 Status run_shell(Request& request);
@@ -52,10 +56,18 @@ Status change_files(Request& request);
 Status get_archive(Request& request);
 Status put_archive(Request& request);
 
+// ports.cc
+Status list_ports(Request& request);
+Status put_port(Request& request);
+
 // snapshots.cc
 Status take_snapshot(Request& request);
 Status restore_snapshot(Request& request);
 Status get_diff(Request& request);
+Status fork_sandbox(Request& request);
+
+// usage.cc
+Status get_usage(Request& request);
 
 // The parts of a body that say what to run, for the shell or as a separate process.
 Status read_shell(Fields& fields, sandbox::CommandRequest& command);

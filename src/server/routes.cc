@@ -43,7 +43,10 @@ constexpr std::array kReadQuery = {
 constexpr std::array kWriteQuery = {
     Parameter{"path", "string", "in the sandbox; relative ones from its work dir", kRequired},
     Parameter{"mode", "string", "octal digits"},
-    Parameter{"exists", "string", "replace, fail, need or append"}};
+    Parameter{"exists", "string", "replace, fail, need or append"},
+    Parameter{
+        "offset", "integer",
+        "for append: how many bytes it has, or 409; so an upload goes on where it broke off"}};
 constexpr std::array kDiffQuery = {
     Parameter{"from", "string", "a snapshot; without: the last one"},
     Parameter{"to", "string", "a snapshot; without: what is there now"}};
@@ -82,6 +85,18 @@ constexpr std::array kRoutes = {
     Route{"PUT", SANDBOX "/lease", "putLease", "When it ends unless that is put off again",
           Scope::kWrite, Body::kJson, "LeaseRequest", 200, kJsonType, "Sandbox", kNothing,
           put_lease},
+
+    Route{"POST", SANDBOX "/pause", "pauseSandbox",
+          "Makes it stand still, with what is in its memory", Scope::kWrite, Body::kNone, "", 200,
+          kJsonType, "Sandbox", kNothing, pause_sandbox},
+    Route{"POST", SANDBOX "/resume", "resumeSandbox", "Lets a paused one go on", Scope::kWrite,
+          Body::kNone, "", 200, kJsonType, "Sandbox", kNothing, resume_sandbox},
+
+    Route{"POST", SANDBOX "/stop", "stopSandbox",
+          "Ends what runs in it and keeps its settings and its workspace", Scope::kWrite,
+          Body::kNone, "", 200, kJsonType, "Sandbox", kDeleteQuery, stop_sandbox},
+    Route{"POST", SANDBOX "/start", "startSandbox", "Starts a stopped one again, under its id",
+          Scope::kWrite, Body::kNone, "", 200, kJsonType, "Sandbox", kNothing, start_sandbox},
 
     Route{"POST", SANDBOX "/shell", "runShell", "Runs a command in the long-lived shell",
           Scope::kWrite, Body::kJson, "ShellRequest", 200, kJsonType, "Result", kNothing,
@@ -139,6 +154,17 @@ constexpr std::array kRoutes = {
           Body::kNone, "", 200, "application/x-tar", "Bytes", kPathQuery, get_archive},
     Route{"PUT", SANDBOX "/archive", "putArchive", "Unpacks a tar below a directory", Scope::kWrite,
           Body::kBytes, "", 200, kJsonType, "FileSummary", kPathQuery, put_archive},
+
+    Route{"POST", SANDBOX "/forks", "forkSandbox",
+          "Another sandbox like it, with a copy of its workspace", Scope::kWrite, Body::kJson,
+          "ForkRequest", 201, kJsonType, "Sandbox", kNothing, fork_sandbox},
+    Route{"GET", SANDBOX "/usage", "getUsage", "What it uses now", Scope::kRead, Body::kNone, "",
+          200, kJsonType, "Usage", kNothing, get_usage},
+
+    Route{"GET", SANDBOX "/ports", "listPorts", "The ports that everybody may reach", Scope::kRead,
+          Body::kNone, "", 200, kJsonType, "PortList", kNothing, list_ports},
+    Route{"PUT", SANDBOX "/ports/{port}", "putPort", "Whether everybody may reach a port",
+          Scope::kWrite, Body::kJson, "PortRequest", 200, kJsonType, "Port", kNothing, put_port},
 
     Route{"POST", SANDBOX "/snapshots", "takeSnapshot", "Keeps what the workspace holds now",
           Scope::kWrite, Body::kJson, "SnapshotRequest", 201, kJsonType, "Anything", kNothing,

@@ -6,6 +6,7 @@
 #include "backends/native/mounts.h"
 #include "base/sha256.h"
 #include "base/utf8.h"
+#include "manager/life.h"
 #include "policy/narrow.h"
 #include "policy/spec_json.h"
 #include "server/handlers.h"
@@ -88,16 +89,16 @@ Result<std::vector<native::GivenTree>> open_trees(Request& request, const policy
 Json sandbox_json(Request& request, const storage::SandboxRow& row, Detail detail) {
   manager::Manager& manager = *request.service.manager;
   const bool ended = row.state == "ended";
-  const bool ending = ended || !storage::noted_end(manager.home(), row.id).empty();
+  const manager::Life life = manager::life_of(manager.home(), row);
   const std::int64_t lease = ended ? 0 : manager.lease_end(row.id);
   Json object{{"id", row.id},
               {"name", row.name},
-              {"state", row.state},
-              {"desired_state", ending ? "ended" : "running"},
+              {"state", life.state},
+              {"desired_state", life.desired},
               {"created_ms", row.created_ms},
               {"ended_ms", ended ? Json(row.ended_ms) : Json(nullptr)},
               {"lease_ends_ms", lease == 0 ? Json(nullptr) : Json(lease)},
-              {"reason", row.reason}};
+              {"reason", life.reason}};
   if (detail == Detail::kWhole) {
     object["backend"] = "native";
     object["settings"] = settings_json(row.spec);
@@ -176,6 +177,27 @@ Status delete_sandbox(Request& request) {
   CARREL_TRY(
       request.service.manager->remove(request.caller, request.id(), static_cast<int>(grace)));
   return reply_nothing(request);
+}
+
+Status pause_sandbox(Request& request) {
+  CARREL_TRY(request.service.manager->pause(request.caller, request.id()));
+  return get_sandbox(request);
+}
+
+Status resume_sandbox(Request& request) {
+  CARREL_TRY(request.service.manager->resume(request.caller, request.id()));
+  return get_sandbox(request);
+}
+
+Status stop_sandbox(Request& request) {
+  CARREL_ASSIGN(const std::uint64_t grace, number_in(request.query, "grace_ms", kGraceMs, 60'000));
+  CARREL_TRY(request.service.manager->stop(request.caller, request.id(), static_cast<int>(grace)));
+  return get_sandbox(request);
+}
+
+Status start_sandbox(Request& request) {
+  CARREL_TRY(request.service.manager->start(request.caller, request.id()));
+  return get_sandbox(request);
 }
 
 Status put_lease(Request& request) {

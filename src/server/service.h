@@ -3,7 +3,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "manager/manager.h"
 #include "policy/spec.h"
 #include "server/access.h"
+#include "server/webhooks.h"
 
 namespace carrel::server {
 
@@ -26,9 +29,37 @@ struct Counters {
   std::atomic<std::uint64_t> created = 0;
 };
 
+// Requests of clients that are being served. Nobody but the operator has more than his share.
+class RequestsAtOnce {
+ public:
+  void set_most(std::size_t most) { most_ = most; }
+  // False: he has as many as he may.
+  bool enter(const std::string& owner) {
+    const std::lock_guard lock(mutex_);
+    std::size_t& count = counts_[owner];
+    if (count >= most_) {
+      return false;
+    }
+    ++count;
+    return true;
+  }
+  void leave(const std::string& owner) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = counts_.find(owner); found != counts_.end() && --found->second == 0) {
+      counts_.erase(found);
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::size_t> counts_;
+  std::size_t most_ = 256;
+};
+
 // Everything that handlers need, made once by the daemon.
 struct Service {
   std::unique_ptr<manager::Manager> manager;
+  std::uint16_t tcp_port = 0;  // of the first listener on TCP; 0: there is none
   Access access;
   policy::Spec create_defaults;  // the operator's: nobody with a token gets more
   policy::Spec run_defaults;
@@ -37,6 +68,8 @@ struct Service {
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
   std::atomic<bool> stopping = false;
   Counters counters;
+  RequestsAtOnce requests;
+  std::unique_ptr<Webhooks> webhooks;
 };
 
 // Serves one connection until it ends.

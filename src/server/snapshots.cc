@@ -70,6 +70,33 @@ Status restore_snapshot(Request& request) {
   return reply(request, 200, restored);
 }
 
+Status fork_sandbox(Request& request) {
+  Fields fields(request.body);
+  CARREL_ASSIGN(const std::string name, name_of(fields, "name"));
+  CARREL_ASSIGN(const std::string workspace, name_of(fields, "workspace"));
+  CARREL_ASSIGN(const std::string snapshot, name_of(fields, "snapshot"));
+  CARREL_TRY(fields.finish());
+  if (!workspace.empty() && !request.caller.is_operator()) {
+    return Error{Code::kDenied, 0, "a request with a token cannot name a workspace", {}};
+  }
+  std::vector<std::string> words = {"fork", "--json", request.id()};
+  for (const auto& [option, value] :
+       {std::pair("--name", name), std::pair("--workspace", workspace),
+        std::pair("--from", snapshot)}) {
+    if (!value.empty()) {
+      words.insert(words.end(), {option, value});
+    }
+  }
+  CARREL_ASSIGN(
+      const storage::SandboxRow row,
+      request.service.manager->fork(request.caller, request.id(), [&]() -> Result<std::string> {
+        CARREL_ASSIGN(const Json made, run_command(words));
+        return made.value("id", std::string());
+      }));
+  request.service.counters.created.fetch_add(1, std::memory_order_relaxed);
+  return reply(request, 201, sandbox_json(request, row, Detail::kWhole));
+}
+
 Status get_diff(Request& request) {
   const std::string& from = request.query["from"];
   const std::string& to = request.query["to"];

@@ -1,14 +1,13 @@
 #include "server/spec_input.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <string>
 #include <string_view>
 
 #include "policy/given.h"
 #include "policy/mount_request.h"
 #include "policy/network.h"
+#include "policy/value_types.h"
 
 namespace carrel::server {
 namespace {
@@ -20,57 +19,17 @@ Error wrong_type(std::string_view key, std::string_view wanted) {
   return {Code::kInvalid, 0, "'" + std::string(key) + "' must be " + std::string(wanted), {}};
 }
 
-std::string_view wanted_types(ValueKind kind) {
-  switch (kind) {
-    case ValueKind::kSize:
-      return "a string like \"512m\" or a whole number of bytes";
-    case ValueKind::kDuration:
-      return "a number of seconds or a string like \"2m\"";
-    case ValueKind::kCores:
-      return "a number";
-    case ValueKind::kCount:
-      return "a whole number";
-    case ValueKind::kFlag:
-      return "true or false";
-    case ValueKind::kWords:
-      return "an array of strings";
-    case ValueKind::kVariables:
-      return "an object of strings or an array of \"NAME=VALUE\"";
-    case ValueKind::kMounts:
-      return "an array of \"SRC:DST[:rw]\" or of objects with source, target and readonly";
-    case ValueKind::kCredentials:
-      return "an array of \"RULE=HEADER: VALUE\"";
-    case ValueKind::kNetwork:
-      return "a string or an array of rules";
-    case ValueKind::kText:
-      break;
-  }
-  return "a string";
-}
-
-std::string number_text(double number) {
-  std::array<char, 400> buffer{};
-  const auto end =
-      std::to_chars(buffer.data(), buffer.data() + buffer.size(), number, std::chars_format::fixed);
-  return {buffer.data(), end.ptr};
-}
-
 // The one value as text, if its type is one that the kind takes.
 bool scalar_text(const Json& value, ValueKind kind, std::string& text) {
-  const bool takes_string = kind == ValueKind::kText || kind == ValueKind::kSize ||
-                            kind == ValueKind::kDuration || kind == ValueKind::kWords ||
-                            kind == ValueKind::kNetwork;
-  const bool takes_whole = kind == ValueKind::kSize || kind == ValueKind::kDuration ||
-                           kind == ValueKind::kCores || kind == ValueKind::kCount;
-  const bool takes_fraction = kind == ValueKind::kDuration || kind == ValueKind::kCores;
-  if (value.is_string() && takes_string) {
+  const policy::ScalarTypes types = policy::scalar_types(kind);
+  if (value.is_string() && types.string) {
     text = value.get<std::string>();
-  } else if (value.is_number_integer() && takes_whole) {
+  } else if (value.is_number_integer() && types.whole) {
     text = value.is_number_unsigned() ? std::to_string(value.get<std::uint64_t>())
                                       : std::to_string(value.get<std::int64_t>());
-  } else if (value.is_number_float() && takes_fraction) {
-    text = number_text(value.get<double>());
-  } else if (value.is_boolean() && kind == ValueKind::kFlag) {
+  } else if (value.is_number_float() && types.fraction) {
+    text = policy::number_text(value.get<double>());
+  } else if (value.is_boolean() && types.flag) {
     text = value.get<bool>() ? "true" : "false";
   } else {
     return false;
@@ -99,7 +58,7 @@ Status set_each(const Setting& setting, std::string_view key, const Json& list,
     } else if (element.is_string()) {
       text = element.get<std::string>();
     } else {
-      return wrong_type(key, wanted_types(setting.kind));
+      return wrong_type(key, policy::wanted_types(setting.kind, policy::Notation::kJson));
     }
     CARREL_TRY(setting.set(spec, {key, text}));
   }
@@ -111,7 +70,7 @@ Status set_rules(const Setting& setting, std::string_view key, const Json& rules
   std::string text = "allow=";
   for (const Json& rule : rules) {
     if (!rule.is_string()) {
-      return wrong_type(key, wanted_types(setting.kind));
+      return wrong_type(key, policy::wanted_types(setting.kind, policy::Notation::kJson));
     }
     // By itself first: a comma in it would make two of it.
     const std::string one = rule.get<std::string>();
@@ -125,7 +84,7 @@ Status set_variables(const Setting& setting, std::string_view key, const Json& t
                      policy::Spec& spec) {
   for (const auto& [name, value] : table.items()) {
     if (!value.is_string() || name.find('=') != std::string::npos) {
-      return wrong_type(key, wanted_types(setting.kind));
+      return wrong_type(key, policy::wanted_types(setting.kind, policy::Notation::kJson));
     }
     const std::string text = name + "=" + value.get<std::string>();
     CARREL_TRY(setting.set(spec, {key, text}));
@@ -148,7 +107,7 @@ Status set_one(const Setting& setting, std::string_view key, const Json& value,
   if (value.is_object() && setting.kind == ValueKind::kVariables) {
     return set_variables(setting, key, value, spec);
   }
-  return wrong_type(key, wanted_types(setting.kind));
+  return wrong_type(key, policy::wanted_types(setting.kind, policy::Notation::kJson));
 }
 
 bool is_taken(const Setting& setting, policy::Operation operation) {

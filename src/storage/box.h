@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "storage/home.h"
+#include "storage/state.h"
 
 namespace carrel::storage {
 
@@ -63,6 +65,20 @@ Result<UniqueFd> lock_box(const Home& home, const std::string& id, int patience_
 Status note_end(const Home& home, const std::string& id, const std::string& reason);
 // Empty when no end was noted.
 std::string noted_end(const Home& home, const std::string& id);
+
+// That the sandbox is stopped, and not ended, when its box goes: somebody stops it, or it is being
+// started again.
+Status note_stop(const Home& home, const std::string& id, Wake wake);
+Status drop_stop(const Home& home, const std::string& id);
+std::optional<Wake> noted_stop(const Home& home, const std::string& id);
+
+// How a sandbox with a workspace of a name was asked for, with all its values, as long as it has
+// not ended: so that it can be started again. A private file.
+Status put_wish(const Home& home, const std::string& id, const std::string& text);
+Result<std::string> read_wish(const Home& home, const std::string& id);
+void drop_wish(const Home& home, const std::string& id);
+// Drops those that belong to no sandbox, unless they are new.
+void sweep_wishes(const Home& home, const std::vector<std::string>& live_ids);
 
 // Connects to the socket and checks that the guest of the record answers there.
 Result<UniqueFd> connect_box(const Home& home, const BoxRecord& record);

@@ -107,6 +107,17 @@ Event stop_event(const std::string& id, std::string_view reason) {
   return finish(object);
 }
 
+Event pause_event(const std::string& id, std::string_view reason) {
+  Json object = begin_event(id, "pause");
+  object["reason"] = reason;
+  return finish(object);
+}
+
+Event resume_event(const std::string& id) {
+  Json object = begin_event(id, "resume");
+  return finish(object);
+}
+
 void add_event(const Home& home, const Event& event) {
   auto file = open_at(home.directory(), kFile, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
   if (!file.ok()) {
@@ -175,6 +186,12 @@ std::string describe_event(std::string_view line) {
     const std::string reason = object.value("reason", "");
     return "file " + object.value("action", "") + " '" + object.value("path", "") + "'" +
            (reason.empty() ? "" : ": " + reason);
+  }
+  if (kind == "pause") {
+    return "sandbox " + id + " paused (" + object.value("reason", "") + ")";
+  }
+  if (kind == "resume") {
+    return "sandbox " + id + " resumed";
   }
   if (kind == "stop") {
     return "sandbox " + id + " stopped (" + object.value("reason", "") + ")";

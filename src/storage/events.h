@@ -37,6 +37,8 @@ Event path_event(const std::string& id, std::string_view path, std::string_view 
 Event file_event(const std::string& id, std::string_view action, std::string_view path,
                  std::string_view reason);
 Event stop_event(const std::string& id, std::string_view reason);
+Event pause_event(const std::string& id, std::string_view reason);
+Event resume_event(const std::string& id);
 
 // Best effort: a full disk does not stop a command.
 void add_event(const Home& home, const Event& event);

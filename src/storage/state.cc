@@ -6,20 +6,52 @@ namespace carrel::storage {
 
 namespace {
 
-constexpr char kSchema[] = R"(
-CREATE TABLE IF NOT EXISTS sandboxes (
-  id TEXT PRIMARY KEY,
-  name TEXT,
-  state TEXT NOT NULL CHECK (state IN ('creating', 'running', 'ended')),
-  spec TEXT NOT NULL,
-  enforcement TEXT NOT NULL DEFAULT '[]',
-  created_ms INTEGER NOT NULL,
-  ended_ms INTEGER NOT NULL DEFAULT 0,
-  reason TEXT NOT NULL DEFAULT ''
-) STRICT;
-CREATE UNIQUE INDEX IF NOT EXISTS live_names ON sandboxes (name)
-  WHERE name IS NOT NULL AND state <> 'ended';
-)";
+#define CARREL_SANDBOX_TABLE                                                                 \
+  "(id TEXT PRIMARY KEY, name TEXT, state TEXT NOT NULL CHECK (state IN ('creating', "       \
+  "'running', 'stopped', 'ended')), spec TEXT NOT NULL, enforcement TEXT NOT NULL DEFAULT "  \
+  "'[]', created_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL DEFAULT 0, reason TEXT NOT " \
+  "NULL DEFAULT '', wakes INTEGER NOT NULL DEFAULT 0) STRICT;"
+
+constexpr char kSchema[] =
+    "CREATE TABLE IF NOT EXISTS sandboxes " CARREL_SANDBOX_TABLE
+    "CREATE UNIQUE INDEX IF NOT EXISTS live_names ON sandboxes (name)"
+    "  WHERE name IS NOT NULL AND state <> 'ended';";
+constexpr std::int64_t kSchemaVersion = 1;
+constexpr char kNoteVersion[] = "PRAGMA user_version = 1;";
+
+// From a table that knows no sandboxes that are stopped.
+constexpr char kFromVersion0[] =
+    "BEGIN IMMEDIATE;"
+    "CREATE TABLE new_sandboxes " CARREL_SANDBOX_TABLE
+    "INSERT INTO new_sandboxes (id, name, state, spec, enforcement, created_ms, ended_ms, reason) "
+    "  SELECT id, name, state, spec, enforcement, created_ms, ended_ms, reason FROM sandboxes;"
+    "DROP TABLE sandboxes;"
+    "ALTER TABLE new_sandboxes RENAME TO sandboxes;"
+    "PRAGMA user_version = 1;"
+    "COMMIT;";
+
+Result<std::int64_t> number_of(Database& database, const char* sql) {
+  CARREL_ASSIGN(auto statement, database.prepare(sql));
+  CARREL_TRY(statement.step());
+  return statement.number(0);
+}
+
+Status bring_up_to_date(Database& database) {
+  CARREL_ASSIGN(const std::int64_t version, number_of(database, "PRAGMA user_version"));
+  if (version >= kSchemaVersion) {
+    return {};
+  }
+  CARREL_ASSIGN(const std::int64_t tables,
+                number_of(database, "SELECT count(*) FROM sqlite_master WHERE name = 'sandboxes'"));
+  if (tables == 0) {
+    return database.execute(kNoteVersion);
+  }
+  Status done = database.execute(kFromVersion0);
+  if (!done.ok()) {
+    (void)database.execute("ROLLBACK");
+  }
+  return done;
+}
 
 SandboxRow read_row(const Database::Statement& statement) {
   SandboxRow row;
@@ -31,10 +63,11 @@ SandboxRow read_row(const Database::Statement& statement) {
   row.created_ms = statement.number(5);
   row.ended_ms = statement.number(6);
   row.reason = statement.text(7);
+  row.wake = statement.number(8) != 0 ? Wake::kWhenUsed : Wake::kWhenTold;
   return row;
 }
 
-#define CARREL_SANDBOX_COLUMNS "id, name, state, spec, enforcement, created_ms, ended_ms, reason"
+#define CARREL_SANDBOX_COLUMNS "id, name, state, spec, enforcement, created_ms, ended_ms, reason, wakes"
 
 }  // namespace
 
@@ -44,6 +77,7 @@ Result<State> State::open(const Home& home) {
 }
 
 Result<State> State::open(Database database) {
+  CARREL_TRY(bring_up_to_date(database));
   CARREL_TRY(database.execute(kSchema));
   return State(std::move(database));
 }
@@ -82,6 +116,28 @@ Status State::set_ended(const std::string& id, const std::string& reason) {
                 database_.prepare("UPDATE sandboxes SET state = 'ended', ended_ms = ?, reason = ? "
                                   "WHERE id = ? AND state <> 'ended'"));
   CARREL_TRY(statement.bind(wall_clock_ms()).bind(reason).bind(id).step());
+  return {};
+}
+
+Status State::set_stopped(const std::string& id, const std::string& reason, Wake wake) {
+  CARREL_ASSIGN(auto statement,
+                database_.prepare("UPDATE sandboxes SET state = 'stopped', ended_ms = ?, reason = "
+                                  "?, wakes = ? WHERE id = ? AND state <> 'ended'"));
+  statement.bind(wall_clock_ms()).bind(reason);
+  CARREL_TRY(statement.bind(std::int64_t{wake == Wake::kWhenUsed ? 1 : 0}).bind(id).step());
+  return {};
+}
+
+Status State::start_again(const std::string& id, const std::string& spec) {
+  CARREL_ASSIGN(auto statement,
+                database_.prepare("UPDATE sandboxes SET state = 'creating', spec = ?, ended_ms = "
+                                  "0, reason = '' WHERE id = ? AND state = 'stopped' "
+                                  "RETURNING id"));
+  CARREL_ASSIGN(const bool changed, statement.bind(spec).bind(id).step());
+  if (!changed) {
+    return Error{Code::kConflict, 0, "sandbox " + id + " is not stopped", {}};
+  }
+  CARREL_TRY(statement.step());
   return {};
 }
 

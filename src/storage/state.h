@@ -11,17 +11,21 @@
 
 namespace carrel::storage {
 
+// When a sandbox that is stopped is started again.
+enum class Wake { kWhenTold, kWhenUsed };
+
 // What is known of a long-lived sandbox, in the state database. It stays for a while after the
 // sandbox has ended, with the reason.
 struct SandboxRow {
   std::string id;
   std::string name;         // empty: none was given
-  std::string state;        // "creating", "running" or "ended"
+  std::string state;        // "creating", "running", "stopped" or "ended"
   std::string spec;         // policy::spec_to_json
   std::string enforcement;  // JSON
   std::int64_t created_ms = 0;
-  std::int64_t ended_ms = 0;
-  std::string reason;  // why it ended, in words
+  std::int64_t ended_ms = 0;  // or stopped
+  std::string reason;         // why it ended or stopped, in words
+  Wake wake = Wake::kWhenTold;
 };
 
 class State {
@@ -34,6 +38,10 @@ class State {
   Status add(const SandboxRow& row);
   Status set_running(const std::string& id, const std::string& enforcement);
   Status set_ended(const std::string& id, const std::string& reason);
+  // It can be started again.
+  Status set_stopped(const std::string& id, const std::string& reason, Wake wake);
+  // It is on its way again. kConflict for one that is not stopped.
+  Status start_again(const std::string& id, const std::string& spec);
   Status forget(const std::string& id);
   // Drops ended sandboxes beyond the newest `keep`.
   Status forget_old(int keep);

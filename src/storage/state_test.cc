@@ -116,5 +116,47 @@ TEST_F(StateTest, ADamagedDatabaseIsAnErrorWithAHint) {
   EXPECT_NE(state.error().hint.find("damaged"), std::string::npos);
 }
 
+TEST_F(StateTest, WhatIsStoppedCanBeStartedOnce) {
+  State state = open();
+  ASSERT_TRUE(state.add(row("a", "box")).ok());
+  ASSERT_TRUE(state.set_running("a", "[]").ok());
+  EXPECT_EQ(state.start_again("a", "{}").error().code, Code::kConflict);
+  ASSERT_TRUE(state.set_stopped("a", "idle", Wake::kWhenUsed).ok());
+  EXPECT_EQ(state.find("a").value()->state, "stopped");
+  EXPECT_EQ(state.find("a").value()->wake, Wake::kWhenUsed);
+  EXPECT_EQ(state.list(State::Which::kLive).value().size(), 1U);
+  EXPECT_EQ(state.add(row("b", "box")).error().code, Code::kConflict);  // it keeps its name
+  ASSERT_TRUE(state.start_again("a", "{1}").ok());
+  EXPECT_EQ(state.find("a").value()->state, "creating");
+  EXPECT_EQ(state.find("a").value()->spec, "{1}");
+  EXPECT_EQ(state.start_again("a", "{}").error().code, Code::kConflict);
+  ASSERT_TRUE(state.set_ended("a", "removed").ok());
+  ASSERT_TRUE(state.set_stopped("a", "late", Wake::kWhenTold).ok());
+  EXPECT_EQ(state.find("a").value()->state, "ended");
+}
+
+TEST_F(StateTest, TableOfAnEarlierVersionIsBroughtUpToDate) {
+  {
+    Database database = std::move(Database::open(root_ + "/state.db").value());
+    ASSERT_TRUE(database
+                    .execute("CREATE TABLE sandboxes (id TEXT PRIMARY KEY, name TEXT, state TEXT "
+                             "NOT NULL CHECK (state IN ('creating', 'running', 'ended')), spec "
+                             "TEXT NOT NULL, enforcement TEXT NOT NULL DEFAULT '[]', created_ms "
+                             "INTEGER NOT NULL, ended_ms INTEGER NOT NULL DEFAULT 0, reason TEXT "
+                             "NOT NULL DEFAULT '') STRICT;"
+                             "CREATE UNIQUE INDEX live_names ON sandboxes (name) WHERE name IS NOT "
+                             "NULL AND state <> 'ended';"
+                             "INSERT INTO sandboxes VALUES ('a', 'box', 'running', '{}', '[2]', 7, "
+                             "0, '')")
+                    .ok());
+  }
+  State state = open();
+  EXPECT_EQ(state.find("a").value()->enforcement, "[2]");
+  EXPECT_EQ(state.find("a").value()->created_ms, 7);
+  EXPECT_TRUE(state.set_stopped("a", "idle", Wake::kWhenTold).ok());
+  EXPECT_EQ(state.add(row("b", "box")).error().code, Code::kConflict);
+  EXPECT_EQ(open().find("a").value()->state, "stopped");
+}
+
 }  // namespace
 }  // namespace carrel::storage

@@ -1,4 +1,6 @@
 // The daemon and its API: sandboxes, commands, files, lives and deaths.
+#include "support/serve.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -14,54 +16,13 @@
 #include <thread>
 #include <vector>
 
-#include "support/api.h"
-#include "support/fixture.h"
-
 namespace carrel::test {
 namespace {
 
 using namespace std::chrono_literals;
-using nlohmann::json;
 using testing::HasSubstr;
 
-class Serve : public CarrelTest {
- protected:
-  void TearDown() override {
-    daemon_.reset();
-    CarrelTest::TearDown();
-  }
-
-  void serve(std::vector<std::string> options = {}) {
-    daemon_ = std::make_unique<Daemon>(GetParam(), std::move(options));
-  }
-  ApiAnswer get(const std::string& path) { return ask(daemon_->socket(), {.path = path}); }
-  ApiAnswer post(const std::string& path, const json& body, std::vector<std::string> headers = {}) {
-    return ask(
-        daemon_->socket(),
-        {.method = "POST", .path = path, .body = body.dump(), .headers = std::move(headers)});
-  }
-  ApiAnswer remove(const std::string& path) {
-    return ask(daemon_->socket(), {.method = "DELETE", .path = path});
-  }
-  // The path of a new sandbox.
-  std::string create(const json& body = json::object()) {
-    const ApiAnswer made = post("/v1/sandboxes", body);
-    EXPECT_EQ(made.status, 201) << made.body;
-    return made.status == 201 ? "/v1/sandboxes/" + made.json()["id"].get<std::string>() : "";
-  }
-  json shell(const std::string& box, const std::string& command) {
-    const ApiAnswer answer = post(box + "/shell", {{"command", command}});
-    EXPECT_EQ(answer.status, 200) << answer.body;
-    return answer.status == 200 ? answer.json() : json::object();
-  }
-  std::string start(const std::string& box, const json& body) {
-    const ApiAnswer answer = post(box + "/commands", body);
-    EXPECT_EQ(answer.status, 201) << answer.body;
-    return answer.status == 201 ? box + "/commands/" + answer.json()["id"].get<std::string>() : "";
-  }
-
-  std::unique_ptr<Daemon> daemon_;
-};
+class Serve : public ServeTest {};
 CARREL_AS_BOTH(Serve);
 
 TEST_P(Serve, SocketIsPrivateAndAnswers) {
@@ -257,6 +218,62 @@ TEST_P(Serve, FilesGoInAndOut) {
   EXPECT_EQ(get(box + "/files/stat?path=c").status, 404);
 }
 
+TEST_P(Serve, FileHasAnEtagAndAnUploadGoesOnWhereItBrokeOff) {
+  serve();
+  const std::string box = create();
+  const auto put = [&](const std::string& query, const std::string& body,
+                       std::vector<std::string> headers = {}) {
+    return ask(daemon_->socket(), {.method = "PUT",
+                                   .path = box + "/files?path=f" + query,
+                                   .body = body,
+                                   .headers = std::move(headers),
+                                   .type = "application/x-any"});
+  };
+  EXPECT_EQ(put("&exists=append&offset=0", "one ").status, 200);
+  EXPECT_EQ(put("&exists=append&offset=4", "two").status, 200);
+  const ApiAnswer again = put("&exists=append&offset=4", "two");
+  EXPECT_EQ(again.status, 409);
+  EXPECT_THAT(again.body, HasSubstr("7 bytes"));
+  const ApiAnswer read = get(box + "/files?path=f");
+  EXPECT_EQ(read.body, "one two");
+  const std::string etag = read.headers.at("etag");
+  EXPECT_EQ(
+      ask(daemon_->socket(), {.path = box + "/files?path=f", .headers = {"if-none-match: " + etag}})
+          .status,
+      304);
+  EXPECT_EQ(put("", "three", {"if-match: " + etag}).status, 200);
+  EXPECT_EQ(put("", "four", {"if-match: " + etag}).status, 412);
+  EXPECT_EQ(put("", "five", {"if-none-match: *"}).status, 412);
+  EXPECT_EQ(get(box + "/files?path=f").body, "three");
+}
+
+TEST_P(Serve, ForkIsAnotherSandboxWithItsOwnCopyAndUsageIsCounted) {
+  serve();
+  const std::string box = create({{"workspace", "origin"}});
+  shell(box, "echo one > a");
+  const ApiAnswer forked = post(box + "/forks", {{"name", "copy"}});
+  ASSERT_EQ(forked.status, 201) << forked.body;
+  EXPECT_EQ(forked.json()["name"], "copy");
+  const std::string copy = "/v1/sandboxes/" + forked.json()["id"].get<std::string>();
+  EXPECT_EQ(shell(copy, "cat a; echo two > a")["stdout"], "one\n");
+  EXPECT_EQ(shell(box, "cat a")["stdout"], "one\n");
+  const json usage = get(copy + "/usage").json();
+  EXPECT_TRUE(usage["pids"].is_number()) << usage.dump();
+  EXPECT_GT(usage["memory_bytes"].get<std::uint64_t>(), 0U);
+}
+
+TEST_P(Serve, TraceOfTheClientIsInTheLog) {
+  serve();
+  const std::string trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+  EXPECT_EQ(
+      ask(daemon_->socket(),
+          {.path = "/v1/health", .headers = {"traceparent: 00-" + trace + "-00f067aa0ba902b7-01"}})
+          .status,
+      200);
+  EXPECT_TRUE(eventually(
+      5s, [&] { return daemon_->log().find("\"trace\":\"" + trace + "\"") != std::string::npos; }));
+}
+
 TEST_P(Serve, WorkspaceIsKeptComparedAndRestored) {
   serve();
   const std::string box = create({{"workspace", "notes"}});
@@ -369,6 +386,51 @@ TEST_P(Serve, EventsTellWhatHappens) {
   EXPECT_THAT(heard, HasSubstr("event: start"));
   EXPECT_THAT(heard, HasSubstr("event: command"));
   EXPECT_THAT(heard, HasSubstr("event: stop"));
+}
+
+// Says how it is called, refuses its first event for the time being, and checks every signature.
+constexpr const char* kReceiver = R"(
+import hashlib, hmac, http.server, json, sys
+seen = 0
+class Hook(http.server.BaseHTTPRequestHandler):
+  def do_POST(self):
+    global seen
+    body = self.rfile.read(int(self.headers['content-length']))
+    t, v = (p.split('=')[1] for p in self.headers['carrel-signature'].split(','))
+    want = hmac.new(b'0123456789abcdef', t.encode() + b'.' + body, hashlib.sha256).hexdigest()
+    seen += 1
+    self.send_response(503 if seen == 1 else 200)
+    self.end_headers()
+    print('good' if hmac.compare_digest(want, v) else 'forged', json.loads(body)['event'], flush=True)
+  def log_message(self, *args): pass
+server = http.server.HTTPServer(('127.0.0.1', 0), Hook)
+print('port', server.server_port, flush=True)
+server.serve_forever()
+)";
+
+TEST_P(Serve, WebhookIsToldEveryEventSignedAndUntilItTakesIt) {
+  Launch program;
+  program.program = "/usr/bin/python3";
+  program.arguments = {"-c", kReceiver};
+  program.directory = "/";
+  Process receiver(program);
+  ASSERT_TRUE(receiver.wait_for_output("\n", 10s));
+  const std::string port = receiver.out().substr(5, receiver.out().find('\n') - 5);
+  const std::vector<std::string> options = {"--webhook", "http://127.0.0.1:" + port + "/hook",
+                                            "--webhook-secret-file",
+                                            file("secret", "0123456789abcdef\n")};
+  serve(options);
+  const std::string box = create();
+  EXPECT_TRUE(receiver.wait_for_output("good start\ngood start\n", 10s)) << receiver.out();
+  daemon_->kill();
+  EXPECT_EQ(carrel({"sh", box.substr(box.rfind('/') + 1), "true"}).status, 0);
+  serve(options);
+  remove(box);
+  EXPECT_TRUE(receiver.wait_for_output("good stop\n", 10s)) << receiver.out();
+  // What happened while there was no daemon was told, too.
+  EXPECT_THAT(receiver.out(), HasSubstr("good result\n"));
+  EXPECT_THAT(receiver.out(), testing::Not(HasSubstr("forged")));
+  EXPECT_THAT(get("/metrics").body, HasSubstr("carrel_webhook_events_total "));
 }
 
 // A client's frame, with a mask of zeros.

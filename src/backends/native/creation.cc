@@ -28,6 +28,17 @@ std::string enforcement_json(const Enforcement& enforcement) {
   return rows.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
+storage::SandboxRow new_row(const CreateRequest& request, std::string spec) {
+  storage::SandboxRow row;
+  row.id = request.id;
+  row.name = request.name;
+  row.state = "creating";
+  row.spec = std::move(spec);
+  row.enforcement = "[]";
+  row.created_ms = storage::wall_clock_ms();
+  return row;
+}
+
 }  // namespace
 
 Creation::Creation(Creation&& other) noexcept
@@ -47,6 +58,10 @@ Creation::~Creation() {
   }
   lock_.reset();
   constexpr int kOthersMs = 5000;
+  if (request_.origin == CreateRequest::Origin::kStopped) {
+    (void)bury(*home_, request_.id, "it could not be started again", kOthersMs);
+    return;
+  }
   (void)bury(*home_, request_.id, "it was never finished", kOthersMs);
   // Nobody was told of it.
   if (auto state = storage::State::open(*home_); state.ok()) {
@@ -66,14 +81,14 @@ Result<Creation> Creation::begin(storage::Home& home, CreateRequest asked, const
   CARREL_ASSIGN(storage::NewBox box, storage::make_box(home, request.id));
   creation.lock_ = std::move(box.lock);
   CARREL_ASSIGN(storage::State state, storage::State::open(home));
-  storage::SandboxRow row;
-  row.id = request.id;
-  row.name = request.name;
-  row.state = "creating";
-  row.spec = policy::spec_to_json(request.spec, policy::Values::kLeftOut);
-  row.enforcement = "[]";
-  row.created_ms = storage::wall_clock_ms();
-  CARREL_TRY(state.add(row));
+  const std::string spec = policy::spec_to_json(request.spec, policy::Values::kLeftOut);
+  if (request.origin == CreateRequest::Origin::kStopped) {
+    // What goes wrong from here on leaves it stopped.
+    CARREL_TRY(storage::note_stop(home, request.id, storage::Wake::kWhenTold));
+    CARREL_TRY(state.start_again(request.id, spec));
+  } else {
+    CARREL_TRY(state.add(new_row(request, spec)));
+  }
   CARREL_ASSIGN(HostSetup host, look_at_setup(home, request.spec));
   host.why_no_scope = std::move(why_no_scope);
   LaunchRequest job;
@@ -129,6 +144,7 @@ Status Creation::store() {
                                 record.pid, request_.spec));
   }
   CARREL_TRY(storage::publish_draft(*home_, record.id));
+  CARREL_TRY(storage::drop_stop(*home_, record.id));
   const policy::Spec& spec = request_.spec;
   const std::string& image = spec.image_name.empty() ? spec.image : spec.image_name;
   storage::add_event(*home_, storage::start_event(record.id, image, "/workspace"));

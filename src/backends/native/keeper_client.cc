@@ -124,7 +124,9 @@ Result<std::string> create_sandbox(storage::Home& home, CreateRequest request,
   constexpr int kKeepers = 10;
   Result<std::string> answer = Error{};
   for (int keepers = 0; keepers < kKeepers; ++keepers) {
-    request.id = storage::make_id();
+    if (request.origin == CreateRequest::Origin::kNew) {
+      request.id = storage::make_id();
+    }
     if (chosen) {
       CARREL_TRY(chosen(request.id));
     }

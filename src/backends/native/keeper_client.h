@@ -19,7 +19,7 @@ Result<UniqueFd> lock_keeper(const storage::Home& home);
 using IdChosen = std::function<Status(const std::string& id)>;
 
 // Has the keeper make a sandbox and returns its id; `request.id` is chosen here, and another one if
-// a keeper dies over the first. Starts the keeper,
+// a keeper dies over the first, unless it is one that was stopped. Starts the keeper,
 // as `program keeper`, when none is running, and a new one if that dies on the way. The sandbox is
 // stored and running when this returns.
 Result<std::string> create_sandbox(storage::Home& home, CreateRequest request,

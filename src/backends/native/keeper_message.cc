@@ -94,6 +94,7 @@ std::string encode_create(const CreateRequest& request) {
   Json object;
   object["id"] = request.id;
   object["name"] = request.name;
+  object["stopped"] = request.origin == CreateRequest::Origin::kStopped;
   object["lease_ms"] = request.lease_ms;
   object["spec"] = policy::spec_to_json(request.spec, policy::Values::kIncluded);
   object["trees"] = Json::array();
@@ -112,6 +113,8 @@ Result<CreateRequest> decode_create(const std::string& text, std::vector<UniqueF
       return Error{Code::kInvalid, 0, "the request to the keeper has no id", {}};
     }
     request.name = object.at("name").get<std::string>();
+    request.origin = object.at("stopped").get<bool>() ? CreateRequest::Origin::kStopped
+                                                      : CreateRequest::Origin::kNew;
     request.lease_ms = object.at("lease_ms").get<std::uint64_t>();
     CARREL_ASSIGN(request.spec, policy::spec_from_json(object.at("spec").get<std::string>()));
     const Json& trees = object.at("trees");

@@ -13,6 +13,7 @@ namespace carrel::native {
 // A wish for a long-lived sandbox, as it travels to the keeper.
 struct CreateRequest {
   std::string id;    // chosen by the caller, so that it can look for it if the keeper dies
+  enum class Origin { kNew, kStopped } origin = Origin::kNew;
   std::string name;  // empty: none
   policy::Spec spec;
   std::uint64_t lease_ms = 0;    // 0: until it is removed

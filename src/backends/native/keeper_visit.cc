@@ -110,6 +110,7 @@ void Visit::begin() {
     return;
   }
   id_ = request.value().id;
+  origin_ = request.value().origin;
   auto begun = Creation::begin(*home_, std::move(request.value()), *scope_);
   if (!begun.ok()) {
     answer(begun.error());
@@ -173,8 +174,12 @@ void Visit::end() {
     return;
   }
   if (auto record = storage::read_record(*home_, id_); record.ok()) {
-    (void)remove_sandbox(*home_, record.value(), 0,
-                         "nobody took it: the command that made it ended");
+    const std::string reason = "nobody took it: the command that made it ended";
+    if (origin_ == CreateRequest::Origin::kStopped) {
+      (void)stop_sandbox(*home_, record.value(), 0, reason, storage::Wake::kWhenTold);
+    } else {
+      (void)remove_sandbox(*home_, record.value(), 0, reason);
+    }
   }
 }
 

@@ -55,6 +55,7 @@ class Visit {
   std::string heard_;
   std::vector<UniqueFd> descriptors_;  // that came with it
   std::string id_;
+  CreateRequest::Origin origin_ = CreateRequest::Origin::kNew;
   std::optional<Creation> creation_;
 };
 

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <csignal>
+#include <optional>
 
 #include "backends/native/keeper_client.h"
 #include "backends/native/launch.h"
@@ -15,6 +16,7 @@
 #include "base/files.h"
 #include "policy/spec_json.h"
 #include "sandbox/guest_stream.h"
+#include "storage/box_use.h"
 #include "storage/events.h"
 #include "storage/state.h"
 
@@ -113,8 +115,13 @@ Status bury_held(storage::Home& home, const std::string& id, const std::string& 
   if (row.has_value() && row->state != "ended") {
     const std::string noted = storage::noted_end(home, id);
     const std::string& why = noted.empty() ? reason : noted;
-    note(state.value().set_ended(id, why));
-    note(state.value().forget_old(kKeptEnded));
+    if (const auto wake = storage::noted_stop(home, id); wake.has_value()) {
+      note(state.value().set_stopped(id, why, *wake));
+    } else {
+      note(state.value().set_ended(id, why));
+      note(state.value().forget_old(kKeptEnded));
+      storage::drop_wish(home, id);
+    }
     storage::add_event(home, storage::stop_event(id, why));
   }
   note(storage::remove_box(home, id));
@@ -184,16 +191,26 @@ Status bury(storage::Home& home, const std::string& id, const std::string& reaso
   return bury_held(home, id, reason);
 }
 
-Status remove_sandbox(storage::Home& home, const storage::BoxRecord& record, int grace_ms,
-                      const std::string& reason) {
+namespace {
+
+// What is left of the sandbox afterwards.
+struct After {
+  std::optional<storage::Wake> stopped;  // none: it has ended
+};
+
+Status end_sandbox(storage::Home& home, const storage::BoxRecord& record, int grace_ms,
+                   const std::string& reason, const After& after) {
   auto lock = storage::lock_box(home, record.id, kOthersMs);
   if (!lock.ok()) {
     return lock.error().code == Code::kNotFound ? Status{} : Status{lock.error()};
   }
+  CARREL_TRY(after.stopped.has_value() ? storage::note_stop(home, record.id, *after.stopped)
+                                       : storage::drop_stop(home, record.id));
   if (auto process = open_process(record); process.ok()) {
     // From here on it ends, whoever does it. A full disk is no reason to let it live.
     (void)storage::note_end(home, record.id, reason);
-    if (grace_ms > 0) {
+    // What stands still hears nothing.
+    if (grace_ms > 0 && !storage::noted_pause(home, record.id).has_value()) {
       ask_to_stop(home, record, grace_ms);
       wait_for_end(process.value(), grace_ms + 200);
     }
@@ -202,6 +219,18 @@ Status remove_sandbox(storage::Home& home, const storage::BoxRecord& record, int
     return process.error();
   }
   return bury_held(home, record.id, reason);
+}
+
+}  // namespace
+
+Status remove_sandbox(storage::Home& home, const storage::BoxRecord& record, int grace_ms,
+                      const std::string& reason) {
+  return end_sandbox(home, record, grace_ms, reason, {});
+}
+
+Status stop_sandbox(storage::Home& home, const storage::BoxRecord& record, int grace_ms,
+                    const std::string& reason, storage::Wake wake) {
+  return end_sandbox(home, record, grace_ms, reason, {wake});
 }
 
 void sweep_one_shots(storage::Home& home) {

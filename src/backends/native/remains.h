@@ -17,6 +17,10 @@ namespace carrel::native {
 Status remove_sandbox(storage::Home& home, const storage::BoxRecord& record, int grace_ms,
                       const std::string& reason);
 
+// The same, but it is stopped afterwards and can be started again.
+Status stop_sandbox(storage::Home& home, const storage::BoxRecord& record, int grace_ms,
+                    const std::string& reason, storage::Wake wake);
+
 // Removes what is left of a long-lived sandbox whose first process is gone, or that was never
 // finished, and notes why it ended (an end that was noted before has the say). Does as much as it
 // can and returns the first error. kConflict when somebody else is at it for longer than

@@ -13,6 +13,7 @@
 #include "kernel/cgroup.h"
 #include "protocol/wire.h"
 #include "sandbox/guest_stream.h"
+#include "storage/box_use.h"
 
 namespace carrel::native {
 
@@ -20,6 +21,7 @@ namespace {
 
 constexpr int kGreetMs = 10'000;
 constexpr int kFreezeMs = 5'000;
+constexpr int kOthersMs = 30'000;
 
 // Lets a group go on when its parent cannot any more. It has a session of its own, so that what
 // ends the parent does not end it, too.
@@ -75,6 +77,10 @@ class Guard {
 class BoxWriters::Box {
  public:
   Status freeze(const storage::Home& home, const storage::BoxRecord& record) {
+    CARREL_ASSIGN(lock_, storage::lock_standstill(home, record.id, kOthersMs));
+    if (storage::noted_pause(home, record.id).has_value()) {
+      return {};  // and so it stays
+    }
     if (Status by_group = freeze_group(home, record);
         by_group.ok() || (by_group.error().code != Code::kUnsupported &&
                           by_group.error().code != Code::kNotFound)) {
@@ -105,6 +111,7 @@ class BoxWriters::Box {
       (void)guest_->send(1, protocol::FrameType::kThaw);
       guest_.reset();
     }
+    lock_.reset();
   }
 
  private:
@@ -126,6 +133,7 @@ class BoxWriters::Box {
     return frozen;
   }
 
+  UniqueFd lock_;
   std::unique_ptr<kernel::CgroupLayout> layout_;
   std::optional<kernel::Cgroup> group_;
   std::optional<Guard> guard_;

@@ -15,6 +15,7 @@
 #include "backends/native/places.h"
 #include "base/files.h"
 #include "base/unique_fd.h"
+#include "storage/box.h"
 #include "storage/events.h"
 #include "storage/state.h"
 
@@ -81,16 +82,20 @@ void sweep_rows(const storage::Home& home) {
   if (!rows.ok()) {
     return;
   }
+  std::vector<std::string> live;
   for (const storage::SandboxRow& row : rows.value()) {
-    if (has_mark(home, row.id)) {
+    live.push_back(row.id);
+    if (row.state == "stopped" || has_mark(home, row.id)) {
       continue;
     }
     const std::string reason =
         row.state == "creating" ? "it was never finished" : "its first process ended";
     if (state.value().set_ended(row.id, reason).ok()) {
+      storage::drop_wish(home, row.id);
       storage::add_event(home, storage::stop_event(row.id, reason));
     }
   }
+  storage::sweep_wishes(home, live);
 }
 
 // The names that replace_file_at() gives: something.PID.new

@@ -28,7 +28,7 @@ Status check_boxes(const storage::Home& home, const policy::Spec& spec) {
                 state.list(storage::State::Which::kLive));
   for (const storage::SandboxRow& row : rows) {
     auto other = policy::spec_from_json(row.spec);
-    if (!other.ok() || other->workspace != spec.workspace) {
+    if (row.state == "stopped" || !other.ok() || other->workspace != spec.workspace) {
       continue;
     }
     const bool both = other->workspace_use == policy::WorkspaceUse::kShared &&

@@ -1,0 +1,179 @@
+#include "server/webhooks.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/files.h"
+#include "base/sha256.h"
+#include "http/response.h"
+#include "http/tcp.h"
+#include "http/tls.h"
+#include "server/event_tail.h"
+#include "storage/state.h"
+
+namespace carrel::server {
+namespace {
+
+using namespace std::chrono_literals;
+using http::Clock;
+
+constexpr std::chrono::milliseconds kPatience = 10s;
+constexpr std::chrono::milliseconds kTick = 200ms;
+constexpr std::chrono::milliseconds kFirstPause = 500ms;
+constexpr std::chrono::milliseconds kLongestPause = 60s;
+constexpr const char* kLast = "webhook.last";
+constexpr std::size_t kBlock = 64;
+
+std::string raw(const std::array<unsigned char, 32>& digest) {
+  return {reinterpret_cast<const char*>(digest.data()), digest.size()};
+}
+
+Result<std::unique_ptr<http::Stream>> connect(const http::Url& url) {
+  CARREL_ASSIGN(std::unique_ptr<http::Stream> stream, http::dial(url.host, url.port, kPatience));
+  if (url.scheme == http::Scheme::kHttp) {
+    return stream;
+  }
+  CARREL_ASSIGN(const http::TlsTrust trust, http::TlsTrust::of_this_host());
+  return http::start_tls(std::move(stream), trust, url.host, Clock::now() + kPatience);
+}
+
+Result<int> read_status(http::Stream& stream) {
+  std::string head;
+  std::array<char, 4096> piece{};
+  const http::Deadline deadline = Clock::now() + kPatience;
+  for (;;) {
+    if (const auto end = http::end_of_head(head); end.has_value()) {
+      CARREL_ASSIGN(const http::ResponseHead parsed, http::parse_head(head.substr(0, *end)));
+      return parsed.status;
+    }
+    CARREL_ASSIGN(const std::size_t size, stream.read(piece, deadline));
+    if (size == 0 || head.size() > http::kLargestHead) {
+      return Error{Code::kUnavailable, 0, "the receiver of events does not answer", {}};
+    }
+    head.append(piece.data(), size);
+  }
+}
+
+Result<int> post(const http::Url& url, const std::string& signature, const std::string& body) {
+  CARREL_ASSIGN(const std::unique_ptr<http::Stream> stream, connect(url));
+  const std::string head =
+      "POST " + url.target + " HTTP/1.1\r\nhost: " + http::authority(url) +
+      "\r\ncontent-type: application/json\r\ncontent-length: " + std::to_string(body.size()) +
+      "\r\ncarrel-signature: " + signature + "\r\nuser-agent: carrel\r\nconnection: close\r\n\r\n";
+  CARREL_TRY(stream->write(head + body, Clock::now() + kPatience));
+  return read_status(*stream);
+}
+
+}  // namespace
+
+std::string hmac_sha256(std::string_view key, std::string_view data) {
+  std::string block(key);
+  if (block.size() > kBlock) {
+    Sha256 hash;
+    hash.update(block);
+    block = raw(hash.digest());
+  }
+  block.resize(kBlock, '\0');
+  std::string inner_key = block;
+  std::string outer_key = block;
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    inner_key[i] = static_cast<char>(inner_key[i] ^ 0x36);
+    outer_key[i] = static_cast<char>(outer_key[i] ^ 0x5c);
+  }
+  Sha256 inner;
+  inner.update(inner_key);
+  inner.update(data);
+  Sha256 outer;
+  outer.update(outer_key);
+  outer.update(raw(inner.digest()));
+  return outer.finish();
+}
+
+std::string sign_event(std::string_view secret, std::int64_t seconds, std::string_view body) {
+  const std::string time = std::to_string(seconds);
+  return "t=" + time + ",v1=" + hmac_sha256(secret, time + "." + std::string(body));
+}
+
+Status Webhooks::check(const Options& options) {
+  if (options.url.empty()) {
+    return {};
+  }
+  CARREL_ASSIGN(const http::Url url, http::parse_url(options.url));
+  if (url.scheme == http::Scheme::kHttp && !http::is_loopback(url.host)) {
+    return Error{Code::kDenied, 0, "events would go to '" + http::to_string(url) + "' unencrypted",
+                 "use https"};
+  }
+  if (options.secret.size() < 16) {
+    return Error{Code::kInvalid, 0, "the secret of the webhook is shorter than 16 characters",
+                 "--webhook-secret-file FILE"};
+  }
+  return {};
+}
+
+Webhooks::Outcome Webhooks::tell(const http::Url& url, const std::string& line) const {
+  const std::int64_t now = storage::wall_clock_ms() / 1000;
+  const auto status = post(url, sign_event(options_.secret, now, line), line);
+  if (!status.ok()) {
+    return Outcome::kLater;
+  }
+  const bool for_good = status.value() / 100 == 4 && status.value() != 408 && status.value() != 429;
+  return status.value() / 100 == 2 ? Outcome::kTaken
+         : for_good                ? Outcome::kRefused
+                                   : Outcome::kLater;
+}
+
+void Webhooks::note_last(const std::string& line) const {
+  (void)replace_file_at(home_.directory(), kLast, sha256(line), 0600);
+}
+
+void Webhooks::run(const std::atomic<bool>& stopping) {
+  auto url = http::parse_url(options_.url);
+  if (options_.url.empty() || !url.ok()) {
+    return;
+  }
+  const auto last = read_file_at(home_.directory(), kLast, 256);
+  EventTail tail(home_, last.ok() ? EventTail::From::kStart : EventTail::From::kEnd);
+  std::vector<std::string> lines;
+  if (last.ok()) {
+    lines = tail.next();
+    const auto known = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) {
+      return sha256(line) == last.value();
+    });
+    lines.erase(lines.begin(), known == lines.end() ? lines.begin() : known + 1);
+  } else {
+    note_last({});  // from now on
+  }
+  std::chrono::milliseconds pause = kFirstPause;
+  std::size_t at = 0;
+  while (!stopping) {
+    if (at == lines.size()) {
+      lines = tail.next();
+      at = 0;
+      if (lines.empty()) {
+        std::this_thread::sleep_for(kTick);
+        continue;
+      }
+    }
+    const Outcome outcome = tell(url.value(), lines[at]);
+    if (outcome == Outcome::kLater) {
+      failed_.fetch_add(1, std::memory_order_relaxed);
+      const Clock::time_point again = Clock::now() + pause;
+      pause = std::min(pause * 2, kLongestPause);
+      while (!stopping && Clock::now() < again) {
+        std::this_thread::sleep_for(kTick);
+      }
+      continue;
+    }
+    (outcome == Outcome::kTaken ? told_ : failed_).fetch_add(1, std::memory_order_relaxed);
+    pause = kFirstPause;
+    note_last(lines[at]);
+    ++at;
+  }
+}
+
+}  // namespace carrel::server

@@ -1,0 +1,112 @@
+#include "storage/box_use.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/files.h"
+
+namespace carrel::storage {
+
+namespace {
+
+constexpr const char* kUsed = "/used";
+constexpr const char* kPaused = "/paused";
+constexpr const char* kStandstill = "/standstill";
+constexpr char kUntilUsed = 'u';
+constexpr char kUntilResumed = 'r';
+
+Result<UniqueFd> open_mark(const Home& home, const std::string& id, const char* mark) {
+  auto file = open_at(home.boxes(), id + mark, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
+  if (!file.ok() && file.error().error_number == ENOENT) {
+    return Error{Code::kGone, 0, "sandbox " + id + " has ended", "'carrel info' says why"};
+  }
+  return file;
+}
+
+}  // namespace
+
+Result<BoxUse> BoxUse::begin(const Home& home, const std::string& id) {
+  CARREL_ASSIGN(UniqueFd file, open_mark(home, id, kUsed));
+  while (::flock(file.get(), LOCK_SH) != 0) {
+    if (errno != EINTR) {
+      return system_error("use sandbox " + id);
+    }
+  }
+  return BoxUse(std::move(file));
+}
+
+BoxUse& BoxUse::operator=(BoxUse&& other) noexcept {
+  std::swap(file_, other.file_);
+  return *this;
+}
+
+BoxUse::~BoxUse() {
+  if (file_.valid()) {
+    (void)::futimens(file_.get(), nullptr);
+  }
+}
+
+Result<UniqueFd> keep_unused(const Home& home, const std::string& id) {
+  CARREL_ASSIGN(UniqueFd file, open_mark(home, id, kUsed));
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    return Error{Code::kConflict, 0, "sandbox " + id + " is in use", {}};
+  }
+  return file;
+}
+
+std::int64_t last_use(const Home& home, const std::string& id) {
+  struct stat info{};
+  if (::fstatat(home.boxes(), (id + kUsed).c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+    return 0;
+  }
+  return std::int64_t{info.st_mtim.tv_sec} * 1000 + info.st_mtim.tv_nsec / 1'000'000;
+}
+
+void touch_use(const Home& home, const std::string& id) {
+  (void)::utimensat(home.boxes(), (id + kUsed).c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+}
+
+Status note_pause(const Home& home, const std::string& id, const Pause& pause) {
+  const char until = pause.until == Pause::Until::kUsed ? kUntilUsed : kUntilResumed;
+  return replace_file_at(home.boxes(), id + kPaused, until + pause.reason, 0600);
+}
+
+Status drop_pause(const Home& home, const std::string& id) {
+  if (::unlinkat(home.boxes(), (id + kPaused).c_str(), 0) != 0 && errno != ENOENT) {
+    return system_error("note that sandbox " + id + " goes on");
+  }
+  return {};
+}
+
+std::optional<Pause> noted_pause(const Home& home, const std::string& id) {
+  auto text = read_file_at(home.boxes(), id + kPaused, 4096);
+  if (!text.ok() || text.value().empty()) {
+    return std::nullopt;
+  }
+  Pause pause;
+  pause.until = text.value().front() == kUntilUsed ? Pause::Until::kUsed : Pause::Until::kResumed;
+  pause.reason = text.value().substr(1);
+  return pause;
+}
+
+Result<UniqueFd> lock_standstill(const Home& home, const std::string& id, int patience_ms) {
+  constexpr int kStepMs = 5;
+  CARREL_ASSIGN(UniqueFd file, open_mark(home, id, kStandstill));
+  for (int waited = 0; ::flock(file.get(), LOCK_EX | LOCK_NB) != 0; waited += kStepMs) {
+    if (errno != EWOULDBLOCK && errno != EINTR) {
+      return system_error("lock the standstill of sandbox " + id);
+    }
+    if (waited >= patience_ms) {
+      return Error{Code::kConflict, 0, "sandbox " + id + " is being paused or copied",
+                   "try again in a moment"};
+    }
+    ::usleep(kStepMs * 1000);
+  }
+  return file;
+}
+
+}  // namespace carrel::storage
