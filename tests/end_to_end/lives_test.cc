@@ -130,6 +130,20 @@ TEST_P(Lives, StoppedSandboxComesBackWithItsNameSettingsAndWorkspace) {
   EXPECT_EQ(post(box + "/start", json::object()).status, 410);
 }
 
+TEST_P(Lives, TopShowsWhatSandboxesUse) {
+  serve();
+  const std::string busy = create({{"name", "busy"}});
+  const std::string still = create({{"name", "still"}});
+  start(busy, {{"argv", {"bash", "-c", "while :; do :; done"}}});
+  EXPECT_EQ(post(still + "/pause", json::object()).status, 200);
+  const json shown = json::parse(carrel({"top", "--json"}).out)["sandboxes"];
+  ASSERT_EQ(shown.size(), 2U);
+  EXPECT_EQ(shown[0]["name"], "busy");  // the busiest first
+  EXPECT_GT(shown[0]["cores"].get<double>(), 0.0);
+  EXPECT_EQ(shown[1]["state"], "paused");
+  EXPECT_THAT(carrel({"top"}).out, testing::StartsWith("ID"));
+}
+
 TEST_P(Lives, WhatCannotComeBackIsNotStopped) {
   serve();
   const std::string box = create();
