@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/context.h"
@@ -71,8 +72,8 @@ class Top {
     }
     used_ = std::move(used);
     last_ = now;
-    std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
-      return a.cores.value_or(0) > b.cores.value_or(0);
+    std::sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
+      return std::pair(-a.cores.value_or(0), a.row.id) < std::pair(-b.cores.value_or(0), b.row.id);
     });
     return lines;
   }

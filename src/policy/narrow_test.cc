@@ -65,5 +65,21 @@ TEST(Narrow, ListsBelowThoseOfTheDefaultsAreFine) {
   EXPECT_FALSE(check_narrows(defaults, wanted, "carrel.toml").ok());
 }
 
+TEST(Narrow, IdleSandboxesRestAsSoonAsTheOperatorSaysOrSooner) {
+  Spec defaults;
+  Spec wanted;
+  wanted.on_idle = OnIdle::kPause;
+  EXPECT_TRUE(check_request_narrows(defaults, wanted).ok());
+  defaults.on_idle = OnIdle::kRemove;
+  defaults.idle_timeout = std::chrono::seconds(60);
+  wanted.idle_timeout = std::chrono::seconds(30);
+  EXPECT_TRUE(check_request_narrows(defaults, wanted).ok());
+  wanted.idle_timeout = std::chrono::seconds(61);
+  EXPECT_EQ(check_request_narrows(defaults, wanted).error().code, Code::kDenied);
+  wanted = defaults;
+  wanted.on_idle = OnIdle::kNothing;
+  EXPECT_EQ(check_request_narrows(defaults, wanted).error().code, Code::kDenied);
+}
+
 }  // namespace
 }  // namespace carrel::policy

@@ -13,14 +13,14 @@ namespace carrel::storage {
 
 namespace {
 
-constexpr const char* kUsed = "/used";
+// Of the record itself: a file that was made for it could come into a box that is being removed.
+constexpr const char* kRecord = "/record";
 constexpr const char* kPaused = "/paused";
-constexpr const char* kStandstill = "/standstill";
 constexpr char kUntilUsed = 'u';
 constexpr char kUntilResumed = 'r';
 
-Result<UniqueFd> open_mark(const Home& home, const std::string& id, const char* mark) {
-  auto file = open_at(home.boxes(), id + mark, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
+Result<UniqueFd> open_record(const Home& home, const std::string& id) {
+  auto file = open_at(home.boxes(), id + kRecord, O_RDWR | O_NOFOLLOW);
   if (!file.ok() && file.error().error_number == ENOENT) {
     return Error{Code::kGone, 0, "sandbox " + id + " has ended", "'carrel info' says why"};
   }
@@ -30,7 +30,7 @@ Result<UniqueFd> open_mark(const Home& home, const std::string& id, const char* 
 }  // namespace
 
 Result<BoxUse> BoxUse::begin(const Home& home, const std::string& id) {
-  CARREL_ASSIGN(UniqueFd file, open_mark(home, id, kUsed));
+  CARREL_ASSIGN(UniqueFd file, open_record(home, id));
   while (::flock(file.get(), LOCK_SH) != 0) {
     if (errno != EINTR) {
       return system_error("use sandbox " + id);
@@ -51,7 +51,7 @@ BoxUse::~BoxUse() {
 }
 
 Result<UniqueFd> keep_unused(const Home& home, const std::string& id) {
-  CARREL_ASSIGN(UniqueFd file, open_mark(home, id, kUsed));
+  CARREL_ASSIGN(UniqueFd file, open_record(home, id));
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     return Error{Code::kConflict, 0, "sandbox " + id + " is in use", {}};
   }
@@ -60,14 +60,14 @@ Result<UniqueFd> keep_unused(const Home& home, const std::string& id) {
 
 std::int64_t last_use(const Home& home, const std::string& id) {
   struct stat info{};
-  if (::fstatat(home.boxes(), (id + kUsed).c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+  if (::fstatat(home.boxes(), (id + kRecord).c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
     return 0;
   }
   return std::int64_t{info.st_mtim.tv_sec} * 1000 + info.st_mtim.tv_nsec / 1'000'000;
 }
 
 void touch_use(const Home& home, const std::string& id) {
-  (void)::utimensat(home.boxes(), (id + kUsed).c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+  (void)::utimensat(home.boxes(), (id + kRecord).c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
 }
 
 Status note_pause(const Home& home, const std::string& id, const Pause& pause) {
@@ -95,9 +95,13 @@ std::optional<Pause> noted_pause(const Home& home, const std::string& id) {
 
 Result<UniqueFd> lock_standstill(const Home& home, const std::string& id, int patience_ms) {
   constexpr int kStepMs = 5;
-  CARREL_ASSIGN(UniqueFd file, open_mark(home, id, kStandstill));
-  for (int waited = 0; ::flock(file.get(), LOCK_EX | LOCK_NB) != 0; waited += kStepMs) {
-    if (errno != EWOULDBLOCK && errno != EINTR) {
+  CARREL_ASSIGN(UniqueFd file, open_record(home, id));
+  struct flock whole{};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  // Another kind of lock than that of a use, which it does not meet.
+  for (int waited = 0; ::fcntl(file.get(), F_OFD_SETLK, &whole) != 0; waited += kStepMs) {
+    if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
       return system_error("lock the standstill of sandbox " + id);
     }
     if (waited >= patience_ms) {

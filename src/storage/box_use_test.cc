@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -19,16 +21,20 @@ class BoxUseTest : public ::testing::Test {
     root_ = ::mkdtemp(name);
     home_ = std::move(Home::open_at(root_).value());
     std::filesystem::create_directory(root_ + "/run/box/" + id_);
+    std::ofstream(root_ + "/run/box/" + id_ + "/record") << "id=" << id_ << "\n";
+    std::filesystem::last_write_time(root_ + "/run/box/" + id_ + "/record", long_ago_);
   }
   ~BoxUseTest() override { std::filesystem::remove_all(root_); }
 
+  const std::filesystem::file_time_type long_ago_ =
+      std::filesystem::file_time_type::clock::now() - std::chrono::hours(2);
   std::string root_;
   const std::string id_ = "00000000-0000-4000-8000-000000000000";
   Home home_;
 };
 
 TEST_F(BoxUseTest, WhatIsUsedIsNotUnusedHoweverManyUseIt) {
-  EXPECT_EQ(last_use(home_, id_), 0);
+  const std::int64_t before = last_use(home_, id_);
   auto one = BoxUse::begin(home_, id_);
   ASSERT_TRUE(one.ok());
   {
@@ -39,7 +45,7 @@ TEST_F(BoxUseTest, WhatIsUsedIsNotUnusedHoweverManyUseIt) {
   EXPECT_EQ(keep_unused(home_, id_).error().code, Code::kConflict);
   one.value() = BoxUse();
   EXPECT_TRUE(keep_unused(home_, id_).ok());
-  EXPECT_GT(last_use(home_, id_), 0);
+  EXPECT_GT(last_use(home_, id_), before);
 }
 
 TEST_F(BoxUseTest, SandboxThatIsNotThereCannotBeUsed) {
@@ -59,6 +65,7 @@ TEST_F(BoxUseTest, PauseIsReadAsItWasNoted) {
 }
 
 TEST_F(BoxUseTest, StandstillIsOfOneAtATime) {
+  auto use = BoxUse::begin(home_, id_);
   auto first = lock_standstill(home_, id_, 0);
   ASSERT_TRUE(first.ok());
   EXPECT_EQ(lock_standstill(home_, id_, 10).error().code, Code::kConflict);
@@ -74,9 +81,7 @@ TEST_F(BoxUseTest, WishIsPrivateAndGoesWithItsSandbox) {
   EXPECT_EQ(static_cast<unsigned>(mode), 0600U);
   sweep_wishes(home_, {});  // a new one may be of a sandbox on its way
   EXPECT_TRUE(read_wish(home_, id_).ok());
-  std::filesystem::last_write_time(
-      root_ + "/wishes/" + id_,
-      std::filesystem::file_time_type::clock::now() - std::chrono::hours(2));
+  std::filesystem::last_write_time(root_ + "/wishes/" + id_, long_ago_);
   sweep_wishes(home_, {id_});
   EXPECT_TRUE(read_wish(home_, id_).ok());
   sweep_wishes(home_, {});

@@ -1,6 +1,7 @@
 // Sandboxes that are put to rest and woken: by somebody, and by themselves.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <chrono>
 #include <string>
@@ -128,6 +129,42 @@ TEST_P(Lives, StoppedSandboxComesBackWithItsNameSettingsAndWorkspace) {
   EXPECT_EQ(carrel({"rm", "one"}).status, 0);
   EXPECT_EQ(state_of(box), "ended");
   EXPECT_EQ(post(box + "/start", json::object()).status, 410);
+}
+
+TEST_P(Lives, KilledStopsAndStartsLeaveASandboxThatRunsOrIsStopped) {
+  ASSERT_EQ(carrel({"create", "--name", "one", "--workspace", "w"}).status, 0);
+  ASSERT_EQ(carrel({"sh", "one", "echo mine > a"}).status, 0);
+  for (int i = 0; i < 8; ++i) {
+    for (const char* command : {"stop", "start"}) {
+      Process killed(launch({command, "one"}));
+      std::this_thread::sleep_for(std::chrono::milliseconds(4 + 9 * i));
+      killed.send(SIGKILL);
+      killed.wait(10s);
+      std::string state;
+      EXPECT_TRUE(eventually(10s,
+                             [&] {
+                               state = json::parse(carrel({"info", "--json", "one"}).out)["state"];
+                               return state == "running" || state == "stopped";
+                             }))
+          << command << " left it " << state;
+    }
+  }
+  EXPECT_EQ(carrel({"start", "one"}).status, 0);
+  EXPECT_EQ(carrel({"sh", "one", "cat a"}).out, "mine\n");
+}
+
+TEST_P(Lives, TopShowsWhatSandboxesUse) {
+  serve();
+  const std::string busy = create({{"name", "busy"}});
+  const std::string still = create({{"name", "still"}});
+  start(busy, {{"argv", {"bash", "-c", "while :; do :; done"}}});
+  EXPECT_EQ(post(still + "/pause", json::object()).status, 200);
+  const json shown = json::parse(carrel({"top", "--json"}).out)["sandboxes"];
+  ASSERT_EQ(shown.size(), 2U);
+  EXPECT_EQ(shown[0]["name"], "busy");  // the busiest first
+  EXPECT_GT(shown[0]["cores"].get<double>(), 0.0);
+  EXPECT_EQ(shown[1]["state"], "paused");
+  EXPECT_THAT(carrel({"top"}).out, testing::StartsWith("ID"));
 }
 
 TEST_P(Lives, WhatCannotComeBackIsNotStopped) {

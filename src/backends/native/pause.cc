@@ -89,6 +89,8 @@ Status tell_resume(sandbox::GuestStream& guest, const std::string& id) {
 Status pause_sandbox(const storage::Home& home, const storage::BoxRecord& record,
                      const storage::Pause& pause) {
   CARREL_ASSIGN(const UniqueFd lock, storage::lock_standstill(home, record.id, kOthersMs));
+  // Nobody removes the box while something is noted in it.
+  CARREL_ASSIGN(const UniqueFd box, storage::lock_box(home, record.id, kOthersMs));
   CARREL_ASSIGN(sandbox::GuestStream guest, reach(home, record));
   Work work(home, record);
   // The note comes first: what is half paused is paused, and can be resumed.
@@ -109,6 +111,8 @@ Status pause_sandbox(const storage::Home& home, const storage::BoxRecord& record
 
 Status resume_sandbox(const storage::Home& home, const storage::BoxRecord& record) {
   CARREL_ASSIGN(const UniqueFd lock, storage::lock_standstill(home, record.id, kOthersMs));
+  // Nobody removes the box while something is noted in it.
+  CARREL_ASSIGN(const UniqueFd box, storage::lock_box(home, record.id, kOthersMs));
   if (!storage::noted_pause(home, record.id).has_value()) {
     return {};
   }
