@@ -1,6 +1,7 @@
 #include "guest/server.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -249,6 +250,9 @@ int wait_for_news(Guest& guest, struct epoll_event* events, int most) {
   int count = 0;
   while (way == Eagerness::Way::kAsk && count == 0 && now_us() - start < Eagerness::kLongest) {
     count = guest.poller.wait(events, most, 0);
+    if (count == 0) {
+      sched_yield();
+    }
   }
   if (count == 0) {
     count = guest.poller.wait(events, most, wait_time(guest));

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -116,6 +117,7 @@ Status GuestStream::fill_until(Clock::time_point deadline) {
       eagerness_.note(0, way, longest);
       return {};
     }
+    ::sched_yield();  // the one who is to answer may be on this processor
   }
   bool some = false;
   for (Clock::time_point now = start; !some && now < deadline; now = Clock::now()) {
