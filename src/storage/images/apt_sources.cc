@@ -215,4 +215,21 @@ std::vector<std::string> lines_for_suite(const std::vector<AptSource>& sources,
   return {};
 }
 
+std::vector<std::string> local_mirrors(const std::vector<AptSource>& sources) {
+  std::vector<std::string> paths;
+  for (const AptSource& source : sources) {
+    for (std::string_view uri : source.uris) {
+      if (!uri.starts_with("file:") && !uri.starts_with("copy:")) {
+        continue;
+      }
+      uri.remove_prefix(5);
+      uri.remove_prefix(uri.starts_with("//") ? 2 : 0);
+      if (uri.size() > 1 && uri.front() == '/' && uri.find("..") == std::string_view::npos) {
+        paths.emplace_back(uri);
+      }
+    }
+  }
+  return paths;
+}
+
 }  // namespace carrel::storage

@@ -30,4 +30,7 @@ std::vector<AptSource> read_apt_sources();
 std::vector<std::string> lines_for_suite(const std::vector<AptSource>& sources,
                                          const std::string& suite);
 
+// The directories of this host that are sources (file:, copy:).
+std::vector<std::string> local_mirrors(const std::vector<AptSource>& sources);
+
 }  // namespace carrel::storage

@@ -58,5 +58,15 @@ TEST(AptSourcesTest, AnotherReleaseComesFromTheSameMirror) {
   EXPECT_THAT(lines_for_suite({}, "trixie"), IsEmpty());
 }
 
+TEST(AptSourcesTest, MirrorsOfThisHostAreDirectories) {
+  const auto sources = parse_apt_lines(
+      "deb http://m/debian bookworm main\n"
+      "deb file:///srv/mirror bookworm main\n"
+      "deb copy:/srv/other bookworm main\n"
+      "deb file:/srv/../etc bookworm main\n"
+      "deb file:/ bookworm main\n");
+  EXPECT_THAT(local_mirrors(sources), ElementsAre("/srv/mirror", "/srv/other"));
+}
+
 }  // namespace
 }  // namespace carrel::storage

@@ -11,6 +11,7 @@
 #include "base/files.h"
 #include "storage/images/apt_sources.h"
 #include "storage/images/builder.h"
+#include "storage/images/builder_room.h"
 #include "storage/images/image_store.h"
 #include "storage/state.h"
 
@@ -49,11 +50,14 @@ class BuilderPlace {
       path_.clear();
       return system_error("make a temporary directory");
     }
-    // The ids of an ordinary user's builder have to get in as well.
+    // As root all of it is the builder's; otherwise its ids have to get in.
     const bool root = ::geteuid() == 0;
-    if ((root && ::chown(path_.c_str(), kFirstBuilderId, kFirstBuilderId) != 0) ||
-        ::chmod(path_.c_str(), root ? 0700 : 0711) != 0) {
-      return system_error("give '" + path_ + "' to the builder");
+    for (const std::string& path : {path_ + "/build", path_ + "/root", path_}) {
+      if ((path != path_ && ::mkdir(path.c_str(), 0700) != 0) ||
+          (root && ::chown(path.c_str(), kFirstBuilderId, kFirstBuilderId) != 0) ||
+          ::chmod(path.c_str(), root || path != path_ ? 0700 : 0711) != 0) {
+        return system_error("give '" + path_ + "' to the builder");
+      }
     }
     return {};
   }
@@ -84,7 +88,8 @@ std::vector<std::string> arguments_for(const DebianBuild& request) {
   return words;
 }
 
-std::vector<std::string> environment_for(const std::string& place) {
+std::vector<std::string> environment() {
+  const std::string place = kBuilderDirectory;
   std::vector<std::string> variables = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8",
                                         "HOME=" + place, "TMPDIR=" + place};
   for (const char* name : {"http_proxy", "https_proxy", "no_proxy", "all_proxy"}) {
@@ -107,7 +112,9 @@ Result<Imported> build(const Home& home, const DebianBuild& request, const std::
   CARREL_TRY(place.make());
   BuilderRun run;
   run.arguments = arguments_for(request);
-  run.environment = environment_for(place.path());
+  run.environment = environment();
+  run.place = place.path();
+  run.trees = local_mirrors(read_apt_sources());
   run.output = archive.get();
   run.listener = [&](const std::string& line) {
     if (request.listener) {

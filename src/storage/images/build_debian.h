@@ -22,8 +22,8 @@ inline constexpr std::uint32_t kFirstBuilderId = 0x6fff0000;
 inline constexpr std::uint32_t kBuilderIds = 0x10000;
 
 // Makes an image of the essential packages of a release of Debian and those that are named, with
-// mmdebstrap and from the host's apt sources, and imports it. The packages' scripts run as ids that
-// own nothing on the host, in namespaces and a root of their own; they have the host's network. The
+// mmdebstrap and from the host's apt sources, and imports it. The packages' scripts run in a
+// room (builder_room.h). The
 // store is locked only for the import.
 Result<Imported> build_debian(const Home& home, const DebianBuild& request);
 

@@ -3,17 +3,20 @@
 #include <fcntl.h>
 #include <pwd.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <sstream>
 
 #include "base/files.h"
 #include "base/unique_fd.h"
 #include "storage/images/build_debian.h"
-#include "storage/images/builder_child.h"
+#include "storage/images/builder_room.h"
 
 namespace carrel::storage {
 
@@ -28,12 +31,34 @@ std::string find_program(const std::string& name) {
   return {};
 }
 
-// Whether /etc/subuid or /etc/subgid gives the user a range.
-bool has_range(const char* file, const std::string& user) {
+struct IdRange {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+};
+
+// The range that /etc/subuid or /etc/subgid gives the user; of several the largest.
+IdRange range_of(const char* file, const std::string& user) {
   const auto text = read_file_at(AT_FDCWD, file);
-  const std::string id = std::to_string(::getuid());
-  return text.ok() && (("\n" + text.value()).find("\n" + user + ":") != std::string::npos ||
-                       ("\n" + text.value()).find("\n" + id + ":") != std::string::npos);
+  std::istringstream lines(text.ok() ? text.value() : "");
+  IdRange largest;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name;
+    IdRange range;
+    char colon = 0;
+    if (std::getline(words, name, ':') && (name == user || name == std::to_string(::getuid())) &&
+        words >> range.first >> colon >> range.count && colon == ':' &&
+        range.count > largest.count) {
+      largest = range;
+    }
+  }
+  largest.count = std::min(largest.count, kBuilderIds);
+  return largest;
+}
+
+std::string user_name() {
+  const passwd* entry = ::getpwuid(::getuid());
+  return entry == nullptr ? std::to_string(::getuid()) : entry->pw_name;
 }
 
 // What an ordinary user needs for ids other than his own.
@@ -42,9 +67,8 @@ Status check_subordinate_ids() {
     return Error{Code::kUnavailable, 0, "building needs newuidmap, which is not installed",
                  "apt install uidmap"};
   }
-  const passwd* entry = ::getpwuid(::getuid());
-  const std::string user = entry == nullptr ? std::to_string(::getuid()) : entry->pw_name;
-  if (!has_range("/etc/subuid", user) || !has_range("/etc/subgid", user)) {
+  const std::string user = user_name();
+  if (range_of("/etc/subuid", user).count == 0 || range_of("/etc/subgid", user).count == 0) {
     return Error{
         Code::kUnsupported, 0, "'" + user + "' has no subordinate ids to build with",
         "as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 " + user};
@@ -77,11 +101,42 @@ class BuilderProcess {
   pid_t pid_;
 };
 
-// Waits until the child is in its user namespace, and gives that its ids.
-Status give_ids(pid_t child, const UniqueFd& handshake) {
-  char byte = 0;
-  if (::read(handshake.get(), &byte, 1) != 1) {
-    return Error{Code::kUnsupported, 0, "this host does not give a user namespace to build in", {}};
+// Has one of the programs that may give an ordinary user's namespace his subordinate ids do it. The
+// user himself is in it, too, as the id after them: the directory of the build is his at first.
+Status map_for_user(const char* program, pid_t child, const IdRange& range, std::uint32_t own) {
+  const std::string path = find_program(program);
+  std::vector<std::string> words = {path,
+                                    std::to_string(child),
+                                    "0",
+                                    std::to_string(range.first),
+                                    std::to_string(range.count),
+                                    std::to_string(range.count),
+                                    std::to_string(own),
+                                    "1"};
+  std::vector<char*> arguments;
+  for (std::string& word : words) {
+    arguments.push_back(word.data());
+  }
+  arguments.push_back(nullptr);
+  char* environment[] = {nullptr};
+  pid_t pid = -1;
+  int status = -1;
+  if (::posix_spawn(&pid, path.c_str(), nullptr, nullptr, arguments.data(), &environment[0]) == 0) {
+    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+  }
+  return status == 0 ? Status()
+                     : Error{Code::kUnsupported,
+                             0,
+                             std::string(program) + " did not give the builder its ids",
+                             {}};
+}
+
+Status map_ids(pid_t child) {
+  if (::geteuid() != 0) {
+    const std::string user = user_name();
+    CARREL_TRY(map_for_user("newuidmap", child, range_of("/etc/subuid", user), ::getuid()));
+    return map_for_user("newgidmap", child, range_of("/etc/subgid", user), ::getgid());
   }
   const std::string map =
       "0 " + std::to_string(kFirstBuilderId) + " " + std::to_string(kBuilderIds) + "\n";
@@ -94,6 +149,16 @@ Status give_ids(pid_t child, const UniqueFd& handshake) {
                    {}};
     }
   }
+  return {};
+}
+
+// Waits until the child is in its user namespace, and gives that its ids.
+Status give_ids(pid_t child, const UniqueFd& handshake) {
+  char byte = 0;
+  if (::read(handshake.get(), &byte, 1) != 1) {
+    return Error{Code::kUnsupported, 0, "this host does not give a user namespace to build in", {}};
+  }
+  CARREL_TRY(map_ids(child));
   if (::send(handshake.get(), &byte, 1, MSG_NOSIGNAL) != 1) {
     return system_error("start the builder");
   }
@@ -130,16 +195,6 @@ std::string listen(int fd, const BuilderRun& run) {
   }
 }
 
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> list;
-  list.reserve(words.size() + 1);
-  for (std::string& word : words) {
-    list.push_back(word.data());
-  }
-  list.push_back(nullptr);
-  return list;
-}
-
 }  // namespace
 
 Result<std::string> find_builder() {
@@ -155,11 +210,6 @@ Result<std::string> find_builder() {
 }
 
 Status run_builder(const std::string& program, const BuilderRun& run) {
-  std::vector<std::string> words = run.arguments;
-  words.insert(words.begin(), program);
-  std::vector<std::string> variables = run.environment;
-  const std::vector<char*> arguments = pointers(words);
-  const std::vector<char*> environment = pointers(variables);
   CARREL_ASSIGN(const UniqueFd input, open_at(AT_FDCWD, "/dev/null", O_RDONLY));
   int ends[2] = {-1, -1};
   if (::pipe2(&ends[0], O_CLOEXEC) != 0) {
@@ -172,27 +222,30 @@ Status run_builder(const std::string& program, const BuilderRun& run) {
   }
   UniqueFd handshake(ends[0]);
   UniqueFd handshake_end(ends[1]);
-  BuilderPlan plan;
-  plan.program = program.c_str();
-  plan.arguments = arguments.data();
-  plan.environment = environment.data();
+  BuilderRoomPlan plan;
+  plan.program = program;
+  plan.arguments = run.arguments;
+  plan.arguments.insert(plan.arguments.begin(), program);
+  plan.environment = run.environment;
+  plan.place = run.place;
+  plan.trees = run.trees;
   plan.input = input.get();
   plan.output = run.output;
   plan.errors = errors_end.get();
-  plan.handshake = ::geteuid() == 0 ? handshake_end.get() : -1;
+  plan.handshake = handshake_end.get();
   const pid_t pid = ::fork();
   if (pid < 0) {
     return system_error("start the builder");
   }
   if (pid == 0) {
-    become_builder(plan);
+    errors.reset();
+    handshake.reset();
+    run_in_builder_room(plan);
   }
   BuilderProcess process(pid);
   errors_end.reset();
   handshake_end.reset();
-  if (::geteuid() == 0) {
-    CARREL_TRY(give_ids(pid, handshake));
-  }
+  CARREL_TRY(give_ids(pid, handshake));
   const std::string complaint = listen(errors.get(), run);
   if (process.wait() != 0) {
     return Error{Code::kUnavailable,

@@ -8,12 +8,14 @@
 
 namespace carrel::storage {
 
-// How mmdebstrap is to run. As root it gets a user namespace with ids that own nothing; an
-// ordinary user's it makes itself, of his subordinate ids.
+// How mmdebstrap is to run: in a room (builder_room.h) whose ids are, as root, some that own nothing,
+// and for an ordinary user his subordinate ones.
 struct BuilderRun {
   std::vector<std::string> arguments;  // without the program
   std::vector<std::string> environment;
-  int output = -1;  // where the archive goes; borrowed
+  std::string place;               // a directory for the room, with "build" and "root" in it
+  std::vector<std::string> trees;  // of the host, to be read in the room
+  int output = -1;                 // where the archive goes; borrowed
   // Each line that it says about its progress.
   std::function<void(const std::string& line)> listener;
 };
