@@ -72,12 +72,13 @@ Status write_all(int fd, std::string_view data) {
   return {};
 }
 
-Status replace_file_at(int dir, const std::string& path, std::string_view data, unsigned mode) {
+Status replace_file_at(int dir, const std::string& path, std::string_view data, unsigned mode,
+                       Lasting lasting) {
   std::string temporary = path + "." + std::to_string(::gettid()) + ".new";
   CARREL_ASSIGN(UniqueFd fd,
                 open_at(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode));
   Status written = write_all(fd.get(), data);
-  if (written.ok() && ::fsync(fd.get()) != 0) {
+  if (written.ok() && lasting == Lasting::kSynced && ::fsync(fd.get()) != 0) {
     written = system_error("sync '" + path + "'");
   }
   if (written.ok() && ::renameat(dir, temporary.c_str(), dir, path.c_str()) != 0) {

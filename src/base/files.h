@@ -28,8 +28,12 @@ Status write_value_at(int dir, const std::string& path, std::string_view value);
 // Writes all of it, going on after short writes and interrupts.
 Status write_all(int fd, std::string_view data);
 
+// Whether what was written is there after the machine lost its power.
+enum class Lasting { kSynced, kUnsynced };
+
 // Writes `data` to a temporary name beside `path`, syncs it and renames it over `path`.
-Status replace_file_at(int dir, const std::string& path, std::string_view data, unsigned mode);
+Status replace_file_at(int dir, const std::string& path, std::string_view data, unsigned mode,
+                       Lasting lasting = Lasting::kSynced);
 
 // Creates `path` and its missing parents with `mode`; an existing directory is fine.
 Status make_directories(const std::string& path, unsigned mode);

@@ -22,9 +22,21 @@ constexpr std::time_t kNewFor = 3600;  // seconds
 
 std::string wish_path(const std::string& id) { return std::string(kWishes) + "/" + id; }
 
+// A sandbox that runs does not survive the machine; one that is stopped has to be found again.
+Status sync_wish(const Home& home, const std::string& id) {
+  for (const std::string& path : {wish_path(id), std::string(kWishes)}) {
+    const auto fd = open_at(home.directory(), path, O_RDONLY | O_NOFOLLOW);
+    if (fd.ok() && ::fsync(fd.value().get()) != 0) {
+      return system_error("sync the settings of sandbox " + id);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Status note_stop(const Home& home, const std::string& id, Wake wake) {
+  CARREL_TRY(sync_wish(home, id));
   return replace_file_at(home.boxes(), id + kStopping,
                          std::string(1, wake == Wake::kWhenUsed ? kWakes : 's'), 0600);
 }
@@ -48,7 +60,7 @@ Status put_wish(const Home& home, const std::string& id, const std::string& text
   if (::mkdirat(home.directory(), kWishes, 0700) != 0 && errno != EEXIST) {
     return system_error("make the directory of sandboxes' settings");
   }
-  return replace_file_at(home.directory(), wish_path(id), text, 0600);
+  return replace_file_at(home.directory(), wish_path(id), text, 0600, Lasting::kUnsynced);
 }
 
 Result<std::string> read_wish(const Home& home, const std::string& id) {
