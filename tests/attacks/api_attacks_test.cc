@@ -10,6 +10,7 @@
 
 #include <cctype>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -378,6 +379,37 @@ TEST_P(ApiAttacks, AnotherUserDoesNotGetInEvenWithTheSocketOpenToHim) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+// The text of a command is in the log of events (R50); there is no audit yet that would have a hash
+// instead.
+TEST_P(ApiAttacks, K09_ValuesOfVariablesAreInNoRecord) {
+  serve_on_socket();
+  const auto post = [&](const std::string& path, const json& body) {
+    return ask(daemon_->socket(), {.method = "POST", .path = path, .body = body.dump()});
+  };
+  const std::string box =
+      "/v1/sandboxes/" + post("/v1/sandboxes", json::object()).json()["id"].get<std::string>();
+  const ApiAnswer ran =
+      post(box + "/exec", {{"argv", {"sh", "-c", "echo $K"}}, {"env", {{"K", "canary-value"}}}});
+  ASSERT_EQ(ran.json()["stdout"], "canary-value\n") << ran.body;
+  ASSERT_EQ(post(box + "/exec", {{"argv", {"/missing"}}, {"env", {{"K", "canary-2"}}}})
+                .json()["exit_code"],
+            127);
+  std::string records = daemon_->log();
+  for (const char* path : {"/metrics", "/v1/events", "/v1/sandboxes"}) {
+    ApiConnection connection(daemon_->socket());
+    connection.send(request_text({.path = path}));
+    records += connection.read_until("canary", 300ms);
+  }
+  const std::string home = place().home(GetParam());
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(
+           home, std::filesystem::directory_options::skip_permission_denied)) {
+    records += entry.is_regular_file() ? read_text(entry.path()).value_or("") : "";
+  }
+  EXPECT_GT(records.size(), 1000U);
+  EXPECT_NE(records.find("echo $K"), std::string::npos);
+  EXPECT_EQ(records.find("canary"), std::string::npos);
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ TEST_P(Previews, ServerIsReachedByPathAndByHeaders) {
   EXPECT_EQ(get(box + "/ports/99999/").status, 404);
 }
 
-TEST_P(Previews, PortNeedsATokenUnlessItIsPublic) {
+TEST_P(Previews, D41_PortNeedsATokenUnlessItIsPublic) {
   const std::string mine = token("mine");
   const std::string other = token("other");
   serve_tenants();
@@ -129,7 +129,7 @@ TEST_P(Previews, PortNeedsATokenUnlessItIsPublic) {
   EXPECT_EQ(as("", "/x", host_of(box)).status, 401);
 }
 
-TEST_P(Previews, HostilePageHasNoWayIntoTheApi) {
+TEST_P(Previews, D41_HostilePageHasNoWayIntoTheApi) {
   const std::string mine = token("mine");
   serve_tenants();
   const std::string box = create_served();
