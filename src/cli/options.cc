@@ -44,6 +44,11 @@ Status check_number(const Given& given) {
   return {};
 }
 
+Status check_warm(const Given& given) {
+  CARREL_TRY(policy::parse_count(given, {.least = 0, .most = 64}));
+  return {};
+}
+
 // OFFSET:COUNT or FIRST:LAST, either of which may be missing.
 Status check_range(const Given& given) {
   const std::size_t colon = given.text.find(':');
@@ -198,6 +203,9 @@ constexpr std::array kOptions = {
            of(CommandId::kServe), nullptr},
     Option{OptionId::kMostSandboxes, 0, "max-sandboxes", "NUMBER", "how many there may be [100]",
            "", of(CommandId::kServe), check_number},
+    Option{OptionId::kWarm, 0, "warm", "NUMBER",
+           "sandboxes that are kept ready for the next ones, 64 at most", "",
+           of(CommandId::kServe), check_warm},
     Option{OptionId::kOpenapi, 0, "openapi", "", "print the API's OpenAPI document", "",
            of(CommandId::kServe), nullptr},
     Option{OptionId::kMan, 0, "man", "", "print the manual page (roff)", "", of(CommandId::kHelp),

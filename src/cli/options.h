@@ -178,6 +178,7 @@ enum class OptionId {
   kOnce,
   kWebhook,
   kWebhookSecret,
+  kWarm,
   kOpenapi,
 };
 

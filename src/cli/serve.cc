@@ -67,6 +67,11 @@ Result<server::DaemonOptions> daemon_options(const Context& context) {
   if (const auto most = context.arguments.value(OptionId::kMostSandboxes); most.has_value()) {
     std::from_chars(most->data(), most->data() + most->size(), options.most_sandboxes);
   }
+  if (const auto warm = context.arguments.value(OptionId::kWarm); warm.has_value()) {
+    std::size_t count = 0;
+    std::from_chars(warm->data(), warm->data() + warm->size(), count);
+    options.warm = count;
+  }
   options.webhook.url = option_of(context, OptionId::kWebhook);
   if (const std::string path = option_of(context, OptionId::kWebhookSecret); !path.empty()) {
     CARREL_ASSIGN(options.webhook.secret, read_file_at(AT_FDCWD, path, 4096));

@@ -145,6 +145,16 @@ void set_stack_size() {
   ::pthread_attr_destroy(&attributes);
 }
 
+// A small host has no processors and no memory for what nobody may need.
+std::size_t usual_warm() {
+  constexpr long kProcessors = 4;
+  constexpr long kMemory = 8L << 30;
+  constexpr std::size_t kUsual = 2;
+  const bool large = ::sysconf(_SC_NPROCESSORS_ONLN) >= kProcessors &&
+                     ::sysconf(_SC_PHYS_PAGES) >= kMemory / ::sysconf(_SC_PAGESIZE);
+  return large ? kUsual : 0;
+}
+
 class Daemon {
  public:
   explicit Daemon(const DaemonOptions& options) : options_(options) {}
@@ -176,6 +186,7 @@ class Daemon {
     limits.most_sandboxes = options_.most_sandboxes;
     limits.finish_restore = finish_restore;
     limits.reserve = options_.reserve;
+    limits.warm = options_.warm.value_or(usual_warm());
     // One client leaves room for others.
     service_.requests.set_most(std::max<std::size_t>(1, options_.most_connections / 2));
     CARREL_ASSIGN(service_.manager, manager::Manager::open(std::move(home), std::move(limits)));
@@ -205,6 +216,7 @@ class Daemon {
     notify("READY=1");
     std::thread tidier([this] { tidy_now_and_then(); });
     std::thread teller([this] { service_.webhooks->run(service_.stopping); });
+    std::thread warmer([this] { service_.manager->warm().run(service_.stopping); });
     Status served;
     while (served.ok() && g_stop == 0 && !is_idle(acceptor)) {
       served = acceptor.accept_some(g_wake, 1000ms);
@@ -223,6 +235,7 @@ class Daemon {
     log_line({{"event", "stopped"}, {"connections", acceptor.open()}});
     tidier.join();
     teller.join();
+    warmer.join();
     if (!left) {
       // Who is still at it is cut off; commands go on in their sandboxes.
       ::_exit(served.ok() ? 0 : 1);

@@ -20,6 +20,7 @@ struct DaemonOptions {
   std::optional<std::chrono::seconds> idle_exit;
   std::size_t most_sandboxes = 100;
   std::size_t most_connections = 512;
+  std::optional<std::size_t> warm;  // sandboxes that are kept ready; none: as this host is
   manager::Reserve reserve = {128U << 20, 256U << 20};
   Webhooks::Options webhook;
   policy::Spec create_defaults;
