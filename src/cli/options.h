@@ -179,6 +179,8 @@ enum class OptionId {
   kWebhook,
   kWebhookSecret,
   kWarm,
+  kTlsCertificate,
+  kTlsKey,
   kOpenapi,
 };
 

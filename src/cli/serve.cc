@@ -60,6 +60,8 @@ Result<server::DaemonOptions> daemon_options(const Context& context) {
   options.listen = list_of(context, OptionId::kListen);
   options.hosts = list_of(context, OptionId::kServedHosts);
   options.token_file = option_of(context, OptionId::kTokenFile);
+  options.certificate_file = option_of(context, OptionId::kTlsCertificate);
+  options.key_file = option_of(context, OptionId::kTlsKey);
   if (const auto idle = context.arguments.value(OptionId::kIdleExit); idle.has_value()) {
     CARREL_ASSIGN(const auto time, policy::parse_duration({"--idle-exit", *idle}));
     options.idle_exit = std::chrono::ceil<std::chrono::seconds>(time);

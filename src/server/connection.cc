@@ -222,9 +222,10 @@ http::Answer answer_to_bad_head(const Error& error) {
 
 }  // namespace
 
-void serve_connection(Service& service, UniqueFd& connection, const http::Listener& listener) {
-  const int socket = connection.get();
-  http::TcpStream stream(std::move(connection));
+namespace {
+
+void serve_requests(Service& service, http::Stream& stream, const http::Listener& listener,
+                    int socket) {
   http::ServerConnection requests(stream, http::ServerPatience{});
   while (requests.keeps_open() && !service.stopping) {
     if (Status came = requests.next(); !came.ok()) {
@@ -239,6 +240,34 @@ void serve_connection(Service& service, UniqueFd& connection, const http::Listen
     if (!exchange.serve()) {
       break;
     }
+  }
+}
+
+// Who does not speak TLS hears nothing.
+void serve_by_tls(Service& service, http::Stream& below, const http::Listener& listener,
+                  int socket) {
+  constexpr std::chrono::seconds kHandshake{10};
+  constexpr std::chrono::seconds kFarewell{2};
+  const auto identity = service.identity.get();
+  if (identity == nullptr) {
+    return;
+  }
+  auto session = identity->serve(below);
+  if (session.ok() && session.value()->begin("serve by TLS", Clock::now() + kHandshake).ok()) {
+    serve_requests(service, *session.value(), listener, socket);
+    session.value()->finish(Clock::now() + kFarewell);
+  }
+}
+
+}  // namespace
+
+void serve_connection(Service& service, UniqueFd& connection, const http::Listener& listener) {
+  const int socket = connection.get();
+  http::TcpStream stream(std::move(connection));
+  if (listener.encrypted) {
+    serve_by_tls(service, stream, listener, socket);
+  } else {
+    serve_requests(service, stream, listener, socket);
   }
   connection = stream.release();
 }

@@ -169,7 +169,10 @@ class Daemon {
     }
     CARREL_ASSIGN(std::vector<Access::Token> tokens, read_tokens(options_.token_file));
     CARREL_ASSIGN(listeners_, listen(home, options_));
-    for (const http::Listener& listener : listeners_) {
+    CARREL_TRY(take_identity());
+    for (http::Listener& listener : listeners_) {
+      listener.encrypted =
+          listener.kind == http::Listener::Kind::kTcp && !options_.certificate_file.empty();
       if (listener.kind == http::Listener::Kind::kTcp && service_.tcp_port == 0) {
         service_.tcp_port = listener.port;
       }
@@ -211,7 +214,7 @@ class Daemon {
                             {.most = options_.most_connections});
     service_.manager->tidy();
     for (const http::Listener& listener : listeners_) {
-      log_line({{"event", "listening"}, {"at", listener.name}});
+      log_line({{"event", "listening"}, {"at", listener.name}, {"tls", listener.encrypted}});
     }
     notify("READY=1");
     std::thread tidier([this] { tidy_now_and_then(); });
@@ -243,6 +246,21 @@ class Daemon {
     return served;
   }
 
+  // As the files are now.
+  Status take_identity() {
+    if (options_.certificate_file.empty() && options_.key_file.empty()) {
+      return {};
+    }
+    if (options_.certificate_file.empty() || options_.key_file.empty()) {
+      return Error{Code::kInvalid, 0, "TLS needs a certificate and its key",
+                   "--tls-cert FILE --tls-key FILE"};
+    }
+    CARREL_ASSIGN(http::TlsIdentity identity,
+                  http::TlsIdentity::of_files(options_.certificate_file, options_.key_file));
+    service_.identity.set(std::move(identity));
+    return {};
+  }
+
   [[nodiscard]] bool is_idle(const http::Acceptor& acceptor) const {
     return options_.idle_exit.has_value() &&
            Clock::now() - acceptor.idle_since() >= *options_.idle_exit;
@@ -256,8 +274,11 @@ class Daemon {
     }
     g_reload = 0;
     auto tokens = read_tokens(options_.token_file);
-    log_line(
-        {{"event", "reload"}, {"error", tokens.ok() ? std::string() : tokens.error().to_string()}});
+    const Status identity = take_identity();  // what is wrong with the new one leaves the old one
+    const Error* const wrong = !tokens.ok()     ? &tokens.error()
+                               : !identity.ok() ? &identity.error()
+                                                : nullptr;
+    log_line({{"event", "reload"}, {"error", wrong == nullptr ? std::string() : wrong->to_string()}});
     if (tokens.ok()) {
       service_.access.set_tokens(std::move(tokens.value()));
     }
