@@ -181,6 +181,7 @@ enum class OptionId {
   kWarm,
   kTlsCertificate,
   kTlsKey,
+  kOtlp,
   kOpenapi,
 };
 

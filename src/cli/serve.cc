@@ -74,6 +74,7 @@ Result<server::DaemonOptions> daemon_options(const Context& context) {
     std::from_chars(warm->data(), warm->data() + warm->size(), count);
     options.warm = count;
   }
+  options.otlp = option_of(context, OptionId::kOtlp);
   options.webhook.url = option_of(context, OptionId::kWebhook);
   if (const std::string path = option_of(context, OptionId::kWebhookSecret); !path.empty()) {
     CARREL_ASSIGN(options.webhook.secret, read_file_at(AT_FDCWD, path, 4096));

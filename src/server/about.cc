@@ -79,6 +79,10 @@ Status get_metrics(Request& request) {
              service.webhooks->told());
   add_metric(text, "webhook_failures_total", "counter", "Attempts to tell it that failed",
              service.webhooks->failed());
+  add_metric(text, "trace_spans_total", "counter", "Spans that the collector took",
+             service.traces->told());
+  add_metric(text, "trace_spans_dropped_total", "counter", "Spans that nobody was told",
+             service.traces->dropped());
   add_metric(text, "resident_bytes", "gauge", "Memory of this process", resident_bytes());
   add_metric(text, "uptime_seconds", "gauge", "Since its start",
              static_cast<std::uint64_t>(up.count()));

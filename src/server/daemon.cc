@@ -199,6 +199,10 @@ class Daemon {
         std::make_unique<native::OneShots>(service_.manager->home(), &service_.nursery);
     CARREL_TRY(Webhooks::check(options_.webhook));
     service_.webhooks = std::make_unique<Webhooks>(service_.manager->home(), options_.webhook);
+    if (!options_.otlp.empty()) {
+      CARREL_TRY(Traces::parse(options_.otlp));
+    }
+    service_.traces = std::make_unique<Traces>(options_.otlp);
     raise_file_limit();
     set_stack_size();
     CARREL_TRY(take_signals());
@@ -219,6 +223,7 @@ class Daemon {
     notify("READY=1");
     std::thread tidier([this] { tidy_now_and_then(); });
     std::thread teller([this] { service_.webhooks->run(service_.stopping); });
+    std::thread tracer([this] { service_.traces->run(service_.stopping); });
     std::thread warmer([this] { service_.manager->warm().run(service_.stopping); });
     Status served;
     while (served.ok() && g_stop == 0 && !is_idle(acceptor)) {
@@ -238,6 +243,7 @@ class Daemon {
     log_line({{"event", "stopped"}, {"connections", acceptor.open()}});
     tidier.join();
     teller.join();
+    tracer.join();
     warmer.join();
     if (!left) {
       // Who is still at it is cut off; commands go on in their sandboxes.

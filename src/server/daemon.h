@@ -25,6 +25,7 @@ struct DaemonOptions {
   std::optional<std::size_t> warm;  // sandboxes that are kept ready; none: as this host is
   manager::Reserve reserve = {128U << 20, 256U << 20};
   Webhooks::Options webhook;
+  std::string otlp;  // where traces go; empty: nowhere
   policy::Spec create_defaults;
   policy::Spec run_defaults;
 };

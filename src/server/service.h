@@ -18,6 +18,7 @@
 #include "manager/manager.h"
 #include "policy/spec.h"
 #include "server/access.h"
+#include "server/traces.h"
 #include "server/webhooks.h"
 
 namespace carrel::server {
@@ -91,6 +92,7 @@ struct Service {
   Counters counters;
   RequestsAtOnce requests;
   std::unique_ptr<Webhooks> webhooks;
+  std::unique_ptr<Traces> traces;
 };
 
 // Serves one connection until it ends.
