@@ -49,7 +49,7 @@ if len(sys.argv) > 4:
     print(status, len(json.loads(data)['stdout']))
     status, data = ask('PUT', box + '/files?path=a', 'x' * 200000)
     print(status)
-    status, data = ask('POST', box + '/commands', {'argv': ['cat'], 'tty': True})
+    status, data = ask('POST', box + '/commands', {'argv': ['cat'], 'terminal': True})
     command = box + '/commands/' + json.loads(data)['id']
     # A terminal by WebSocket: two frames at once come in one record.
     raw = context.wrap_socket(socket.create_connection(('127.0.0.1', port), 20), server_hostname='localhost')
