@@ -224,5 +224,39 @@ TEST_P(Warm, BothKilledLeaveNothingToTheNextCommand) {
   EXPECT_EQ(carrel({"ls"}).status, 0);
 }
 
+class WarmMounts : public Warm {};
+INSTANTIATE_TEST_SUITE_P(, WarmMounts, testing::Values(As::kRoot),
+                         [](const testing::TestParamInfo<As>& one) { return name_of(one.param); });
+
+// The keeper is in a mount namespace of its own here.
+TEST_P(WarmMounts, ReadyOnesAreMadeAnewWhenTheHostsMountsAreOthers) {
+  auto run = [&](const std::string& program, const std::vector<std::string>& arguments) {
+    Launch launch = place().launch(GetParam(), {});
+    launch.program = program;
+    launch.arguments = arguments;
+    return Process(launch).wait(20s);
+  };
+  const Run first = run("/usr/bin/unshare", {"-m", place().program(), "create"});
+  ASSERT_EQ(first.status, 0) << first.err;
+  serve_warm(2);
+  std::set<pid_t> before;
+  for (const HostProcess& guest : guests()) {
+    before.insert(guest.pid);
+  }
+  ASSERT_EQ(before.size(), 3U);
+  const std::vector<HostProcess> keepers = processes_of("keeper");
+  ASSERT_EQ(keepers.size(), 1U);
+  const Run mounted = run("/usr/bin/nsenter", {"-t", std::to_string(keepers[0].pid), "-m", "mount",
+                                               "-t", "tmpfs", "new", "/mnt"});
+  ASSERT_EQ(mounted.status, 0) << mounted.err;
+  EXPECT_TRUE(eventually(5s, [&] {
+    const std::vector<HostProcess> now = guests();
+    return now.size() == 3 && std::count_if(now.begin(), now.end(), [&](const HostProcess& one) {
+                                return before.contains(one.pid);
+                              }) == 1;
+  }));
+  EXPECT_EQ(shell(create(), "echo there")["stdout"], "there\n");
+}
+
 }  // namespace
 }  // namespace carrel::test

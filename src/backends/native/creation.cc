@@ -92,7 +92,7 @@ Result<Creation> Creation::begin(storage::Home& home, storage::OpenState& rows,
     if (warm->parent() != request.spec.cgroup_parent || warm->id() != request.id) {
       return not_warm();
     }
-    parts = warm->take();
+    parts.emplace(warm->take());
     creation.lock_ = std::move(parts->lock);
     job.listener = std::move(parts->listener);
     job.id_range = parts->id_range;

@@ -115,6 +115,7 @@ class Keeper {
       std::vector<pollfd> waits;
       waits.push_back({visits_.size() < kMostVisits ? listener_.get() : -1, POLLIN, 0});
       waits.push_back({nursery_.has_value() ? nursery_->pidfd() : -1, POLLIN, 0});
+      waits.push_back({warm_.mounts_fd(), POLLPRI, 0});
       for (const Box& box : boxes_) {
         waits.push_back({box.process.get(), POLLIN, 0});
       }
@@ -140,7 +141,10 @@ class Keeper {
         nursery_.reset();
         nursery_failed_ = true;
       }
-      auto wait = waits.begin() + 2;
+      if (waits[2].revents != 0) {
+        warm_.drop_all();
+      }
+      auto wait = waits.begin() + 3;
       for (Box& box : boxes_) {
         note_end(box, *wait++);
       }
@@ -203,7 +207,7 @@ class Keeper {
     if (wanted == 0) {
       return;
     }
-    warm_.drop_ended();
+    warm_.drop_outdated();
     if (!is_making()) {
       warm_.refill();
     }

@@ -115,13 +115,11 @@ void Visit::begin() {
   id_ = request.value().id;
   origin_ = request.value().origin;
   from_ = request.value().from;
-  std::optional<WarmBox> warm;
-  if (from_ == CreateRequest::From::kWarm) {
-    warm = house_.warm->take(id_);
-    if (!warm.has_value()) {
-      answer(not_warm());
-      return;
-    }
+  const bool wants_warm = from_ == CreateRequest::From::kWarm;
+  std::optional<WarmBox> warm = wants_warm ? house_.warm->take(id_) : std::nullopt;
+  if (wants_warm && !warm.has_value()) {
+    answer(not_warm());
+    return;
   }
   auto begun = Creation::begin(*house_.home, *house_.rows, std::move(request.value()),
                                *house_.scope, std::move(warm));
@@ -139,7 +137,8 @@ std::optional<Creation::Finished> Visit::build() {
   if (!made.ok()) {
     if (made.error().code != Code::kUnavailable) {
       creation_.reset();
-      answer(made.error());
+      // Whether it can be had at all, and why not, a new one tells.
+      answer(from_ == CreateRequest::From::kWarm ? not_warm() : made.error());
     }
     return std::nullopt;
   }
@@ -164,9 +163,7 @@ void Visit::confirm() {
 void Visit::answer(const Result<std::string>& id) {
   Result<std::string> told = id;
   // To the client kGone means that the keeper died.
-  if (!told.ok() && told.error().code == Code::kGone && from_ == CreateRequest::From::kWarm) {
-    told = not_warm();
-  } else if (!told.ok() && told.error().code == Code::kGone) {
+  if (!told.ok() && told.error().code == Code::kGone) {
     told.error().code = Code::kSystem;
     told.error().message = "Failed to create sandbox: its first process ended";
   }

@@ -1,5 +1,8 @@
 #include "backends/native/warm_pool.h"
 
+#include <fcntl.h>
+#include <poll.h>
+
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -24,6 +27,7 @@ void WarmPool::want(std::size_t count) {
 }
 
 std::optional<WarmBox> WarmPool::take(const std::string& id) {
+  drop_outdated();
   const auto found = std::find_if(boxes_.begin(), boxes_.end(),
                                   [&](const WarmBox& box) { return box.id() == id; });
   if (found == boxes_.end()) {
@@ -36,13 +40,14 @@ std::optional<WarmBox> WarmPool::take(const std::string& id) {
     lacking_since_ = now;
   }
   due_ = std::min(now + kQuiet, std::max(now, lacking_since_ + kLongest));
-  if (!taken->is_alive()) {
-    return std::nullopt;
-  }
   return taken;
 }
 
-void WarmPool::drop_ended() {
+void WarmPool::drop_outdated() {
+  pollfd mounts{mounts_.get(), POLLPRI, 0};
+  if (!mounts_.valid() || ::poll(&mounts, 1, 0) != 0) {
+    drop_all();
+  }
   boxes_.remove_if([](const WarmBox& box) { return !box.is_alive(); });
 }
 
@@ -58,6 +63,10 @@ void WarmPool::refill() {
   if (boxes_.size() >= wanted_ || Clock::now() < due_) {
     return;
   }
+  if (!mounts_.valid()) {
+    mounts_.reset(::open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
+  }
+  drop_outdated();
   policy::Spec spec;
   spec.cgroup_parent = scope_->group;
   auto host = look_at_setup(*home_, spec);

@@ -8,6 +8,7 @@
 
 #include "backends/native/scope.h"
 #include "backends/native/warm_box.h"
+#include "base/unique_fd.h"
 #include "storage/home.h"
 
 namespace carrel::native {
@@ -28,8 +29,12 @@ class WarmPool {
 
   // Nothing when there is none of that id that still lives.
   std::optional<WarmBox> take(const std::string& id);
-  // Removes those whose first process has ended.
-  void drop_ended();
+  // Removes those whose first process has ended, and all of them when something was mounted or
+  // unmounted since the last look: they have the host's mounts of when they were made.
+  void drop_outdated();
+  // For a POLLPRI when that has happened: whoever polls it drops them all.
+  [[nodiscard]] int mounts_fd() const { return mounts_.get(); }
+  void drop_all() { boxes_.clear(); }
 
   // Milliseconds until refill() has something to do; nothing: there are enough.
   [[nodiscard]] std::optional<int> time_left() const;
@@ -42,6 +47,7 @@ class WarmPool {
   storage::Home* home_;
   const OwnScope* scope_;
   std::size_t wanted_ = 0;
+  UniqueFd mounts_;  // the list of this process's mounts
   std::list<WarmBox> boxes_;
   Clock::time_point lacking_since_;
   Clock::time_point due_;
