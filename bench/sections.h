@@ -24,6 +24,9 @@ void measure_files(const Setup& setup, Effort effort, Report& report);
 // The program's own instructions, which do not depend on what else the machine does.
 void measure_instructions(const Setup& setup, Effort effort, Report& report);
 
+// A sandbox and its first command through the daemon, and commands through its API.
+void measure_daemon(const Setup& setup, Effort effort, Report& report);
+
 // What it costs to reach a server from a sandbox, and to have a network at all.
 void measure_egress(const Setup& setup, Effort effort, Report& report);
 

@@ -44,6 +44,11 @@ Status check_number(const Given& given) {
   return {};
 }
 
+Status check_warm(const Given& given) {
+  CARREL_TRY(policy::parse_count(given, {.least = 0, .most = 64}));
+  return {};
+}
+
 // OFFSET:COUNT or FIRST:LAST, either of which may be missing.
 Status check_range(const Given& given) {
   const std::size_t colon = given.text.find(':');
@@ -178,6 +183,11 @@ constexpr std::array kOptions = {
            nullptr},
     Option{OptionId::kTokenFile, 0, "token-file", "FILE", "who may come over TCP", "",
            of(CommandId::kServe), nullptr},
+    Option{OptionId::kTlsCertificate, 0, "tls-cert", "FILE",
+           "over TCP speak TLS with this certificate and its chain", "", of(CommandId::kServe),
+           nullptr},
+    Option{OptionId::kTlsKey, 0, "tls-key", "FILE", "the certificate's key", "",
+           of(CommandId::kServe), nullptr},
     Option{OptionId::kNewToken, 0, "new-token", "NAME", "make a token, print it, and be done", "",
            of(CommandId::kServe), nullptr},
     Option{OptionId::kReadOnly, 0, "read-only", "", "the new token may only look", "",
@@ -198,6 +208,12 @@ constexpr std::array kOptions = {
            of(CommandId::kServe), nullptr},
     Option{OptionId::kMostSandboxes, 0, "max-sandboxes", "NUMBER", "how many there may be [100]",
            "", of(CommandId::kServe), check_number},
+    Option{OptionId::kWarm, 0, "warm", "NUMBER",
+           "sandboxes that are kept ready for the next ones, 64 at most", "",
+           of(CommandId::kServe), check_warm},
+    Option{OptionId::kOtlp, 0, "otlp", "URL",
+           "tell an OpenTelemetry collector about requests and commands", "",
+           of(CommandId::kServe), nullptr},
     Option{OptionId::kOpenapi, 0, "openapi", "", "print the API's OpenAPI document", "",
            of(CommandId::kServe), nullptr},
     Option{OptionId::kMan, 0, "man", "", "print the manual page (roff)", "", of(CommandId::kHelp),

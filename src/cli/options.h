@@ -178,6 +178,10 @@ enum class OptionId {
   kOnce,
   kWebhook,
   kWebhookSecret,
+  kWarm,
+  kTlsCertificate,
+  kTlsKey,
+  kOtlp,
   kOpenapi,
 };
 

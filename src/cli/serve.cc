@@ -60,6 +60,8 @@ Result<server::DaemonOptions> daemon_options(const Context& context) {
   options.listen = list_of(context, OptionId::kListen);
   options.hosts = list_of(context, OptionId::kServedHosts);
   options.token_file = option_of(context, OptionId::kTokenFile);
+  options.certificate_file = option_of(context, OptionId::kTlsCertificate);
+  options.key_file = option_of(context, OptionId::kTlsKey);
   if (const auto idle = context.arguments.value(OptionId::kIdleExit); idle.has_value()) {
     CARREL_ASSIGN(const auto time, policy::parse_duration({"--idle-exit", *idle}));
     options.idle_exit = std::chrono::ceil<std::chrono::seconds>(time);
@@ -67,6 +69,12 @@ Result<server::DaemonOptions> daemon_options(const Context& context) {
   if (const auto most = context.arguments.value(OptionId::kMostSandboxes); most.has_value()) {
     std::from_chars(most->data(), most->data() + most->size(), options.most_sandboxes);
   }
+  if (const auto warm = context.arguments.value(OptionId::kWarm); warm.has_value()) {
+    std::size_t count = 0;
+    std::from_chars(warm->data(), warm->data() + warm->size(), count);
+    options.warm = count;
+  }
+  options.otlp = option_of(context, OptionId::kOtlp);
   options.webhook.url = option_of(context, OptionId::kWebhook);
   if (const std::string path = option_of(context, OptionId::kWebhookSecret); !path.empty()) {
     CARREL_ASSIGN(options.webhook.secret, read_file_at(AT_FDCWD, path, 4096));

@@ -19,6 +19,7 @@ struct Listener {
   std::string name;        // where it is, as a client would say: a path, or "127.0.0.1:8080"
   std::uint16_t port = 0;  // of kTcp
   bool inherited = false;  // a service manager's, who keeps it
+  bool encrypted = false;  // clients speak TLS
 };
 
 // A socket at that path, for its owner alone. An old socket there is taken away; anything else

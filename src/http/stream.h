@@ -24,6 +24,8 @@ class Stream {
   virtual Result<std::size_t> read(std::span<char> into, Deadline deadline) = 0;
   // All of it.
   virtual Status write(std::string_view bytes, Deadline deadline) = 0;
+  // Whether there is something to read that its descriptor does not tell of.
+  [[nodiscard]] virtual bool has_pending() const { return false; }
 };
 
 }  // namespace carrel::http

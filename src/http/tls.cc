@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <openssl/bio.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -13,7 +12,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <optional>
+
+#include "http/tls_stream.h"
 
 // Of src/base/musl.c, in the program that is linked with it.
 extern "C" __attribute__((weak)) void carrel_prepare_openssl(void);
@@ -22,15 +22,11 @@ namespace carrel::http {
 
 struct TlsTrust::State {
   SSL_CTX* context = nullptr;
-  BIO_METHOD* through = nullptr;
 
   State() = default;
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  ~State() {
-    SSL_CTX_free(context);
-    BIO_meth_free(through);
-  }
+  ~State() { SSL_CTX_free(context); }
 };
 
 namespace {
@@ -41,143 +37,41 @@ constexpr std::array kBundles = {"/etc/ssl/certs/ca-certificates.crt",
                                  "/etc/ssl/cert.pem",
                                  "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"};
 
-std::string openssl_reason() {
-  const unsigned long code = ERR_get_error();
-  ERR_clear_error();
-  const char* reason = code == 0 ? nullptr : ERR_reason_error_string(code);
-  return reason == nullptr ? "no reason was given" : reason;
-}
-
-Error tls_error(const std::string& what) {
-  return Error{Code::kDenied, 0, what + ": " + openssl_reason(), {}};
-}
-
 std::string variable(const char* name) {
   const char* value = ::secure_getenv(name);
   return value == nullptr ? "" : value;
 }
 
-// What OpenSSL reads and writes through; the error of the connection stays here.
-class TlsStream final : public Stream {
+// A session with what it needs below and behind it.
+class ClientStream final : public Stream {
  public:
-  TlsStream(std::unique_ptr<Stream> below, std::shared_ptr<TlsTrust::State> trust)
-      : below_(std::move(below)), trust_(std::move(trust)) {}
-  ~TlsStream() override { SSL_free(ssl_); }
+  ClientStream(std::unique_ptr<Stream> below, std::shared_ptr<TlsTrust::State> trust,
+               ssl_st* session)
+      : below_(std::move(below)), trust_(std::move(trust)), session_(*below_, session) {}
 
-  Status begin(const TlsTrust& trust, const std::string& host, Deadline deadline);
-  Result<std::size_t> read(std::span<char> into, Deadline deadline) override;
-  Status write(std::string_view bytes, Deadline deadline) override;
-
-  static int read_below(BIO* bio, char* into, int size);
-  static int write_below(BIO* bio, const char* bytes, int size);
-  static long control(BIO* bio, int command, long number, void* pointer);
+  Status begin(const std::string& host, Deadline deadline) {
+    return session_.begin("talk TLS with '" + host + "'", deadline);
+  }
+  Result<std::size_t> read(std::span<char> into, Deadline deadline) override {
+    return session_.read(into, deadline);
+  }
+  Status write(std::string_view bytes, Deadline deadline) override {
+    return session_.write(bytes, deadline);
+  }
+  [[nodiscard]] bool has_pending() const override { return session_.has_pending(); }
 
  private:
-  // Why the last call failed.
-  Error failure(const std::string& what);
-
   std::unique_ptr<Stream> below_;
-  std::shared_ptr<TlsTrust::State> trust_;  // outlives ssl_
-  SSL* ssl_ = nullptr;
-  Deadline deadline_;
-  std::optional<Error> error_;
+  std::shared_ptr<TlsTrust::State> trust_;  // outlives the session
+  TlsStream session_;
 };
-
-int TlsStream::read_below(BIO* bio, char* into, int size) {
-  auto& stream = *static_cast<TlsStream*>(BIO_get_data(bio));
-  auto got = stream.below_->read({into, static_cast<std::size_t>(size)}, stream.deadline_);
-  if (!got.ok()) {
-    stream.error_ = std::move(got.error());
-    return -1;
-  }
-  return static_cast<int>(got.value());
-}
-
-int TlsStream::write_below(BIO* bio, const char* bytes, int size) {
-  auto& stream = *static_cast<TlsStream*>(BIO_get_data(bio));
-  auto done = stream.below_->write({bytes, static_cast<std::size_t>(size)}, stream.deadline_);
-  if (!done.ok()) {
-    stream.error_ = std::move(done.error());
-    return -1;
-  }
-  return size;
-}
-
-long TlsStream::control(BIO* /*bio*/, int command, long /*number*/, void* /*pointer*/) {
-  return command == BIO_CTRL_FLUSH ? 1 : 0;
-}
-
-Error TlsStream::failure(const std::string& what) {
-  if (error_.has_value()) {
-    ERR_clear_error();
-    return *error_;
-  }
-  const int reason = ERR_GET_REASON(ERR_peek_error());
-  if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST) {
-    ERR_clear_error();
-    return Error{Code::kUnsupported, 0, what + ": it does not speak TLS", {}};
-  }
-  const long verdict = SSL_get_verify_result(ssl_);
-  if (verdict != X509_V_OK) {
-    ERR_clear_error();
-    return Error{Code::kDenied, 0,
-                 what + ": its certificate is not good: " + X509_verify_cert_error_string(verdict),
-                 "SSL_CERT_FILE names a file with the authorities to trust"};
-  }
-  return tls_error(what);
-}
-
-Status TlsStream::begin(const TlsTrust& trust, const std::string& host, Deadline deadline) {
-  CARREL_ASSIGN(ssl_, trust.ask_for(host));
-  BIO* bio = BIO_new(trust_->through);
-  if (bio == nullptr) {
-    return tls_error("set up TLS");
-  }
-  BIO_set_data(bio, this);
-  BIO_set_init(bio, 1);
-  SSL_set_bio(ssl_, bio, bio);
-  deadline_ = deadline;
-  if (SSL_connect(ssl_) != 1) {
-    return failure("talk TLS with '" + host + "'");
-  }
-  return {};
-}
-
-Result<std::size_t> TlsStream::read(std::span<char> into, Deadline deadline) {
-  ERR_clear_error();
-  deadline_ = deadline;
-  std::size_t size = 0;
-  if (SSL_read_ex(ssl_, into.data(), into.size(), &size) == 1) {
-    return size;
-  }
-  if (SSL_get_error(ssl_, 0) == SSL_ERROR_ZERO_RETURN) {
-    return std::size_t{0};
-  }
-  Error error = failure("read by TLS");
-  error.code = error.code == Code::kDenied ? Code::kUnavailable : error.code;
-  return error;
-}
-
-Status TlsStream::write(std::string_view bytes, Deadline deadline) {
-  ERR_clear_error();
-  deadline_ = deadline;
-  std::size_t size = 0;
-  if (SSL_write_ex(ssl_, bytes.data(), bytes.size(), &size) != 1 || size != bytes.size()) {
-    return failure("write by TLS");
-  }
-  return {};
-}
 
 Result<std::shared_ptr<TlsTrust::State>> make_state() {
   CARREL_TRY(prepare_tls());
   auto state = std::make_shared<TlsTrust::State>();
   state->context = SSL_CTX_new(TLS_client_method());
-  state->through = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "carrel");
-  if (state->context == nullptr || state->through == nullptr ||
-      SSL_CTX_set_min_proto_version(state->context, TLS1_2_VERSION) != 1 ||
-      BIO_meth_set_read(state->through, &TlsStream::read_below) != 1 ||
-      BIO_meth_set_write(state->through, &TlsStream::write_below) != 1 ||
-      BIO_meth_set_ctrl(state->through, &TlsStream::control) != 1) {
+  if (state->context == nullptr ||
+      SSL_CTX_set_min_proto_version(state->context, TLS1_2_VERSION) != 1) {
     return tls_error("set up TLS");
   }
   SSL_CTX_set_verify(state->context, SSL_VERIFY_PEER, nullptr);
@@ -259,8 +153,9 @@ Result<TlsTrust> TlsTrust::of_file(const std::string& path) {
 
 Result<std::unique_ptr<Stream>> start_tls(std::unique_ptr<Stream> below, const TlsTrust& trust,
                                           const std::string& host, Deadline deadline) {
-  auto stream = std::make_unique<TlsStream>(std::move(below), trust.state());
-  CARREL_TRY(stream->begin(trust, host, deadline));
+  CARREL_ASSIGN(ssl_st * session, trust.ask_for(host));
+  auto stream = std::make_unique<ClientStream>(std::move(below), trust.state(), session);
+  CARREL_TRY(stream->begin(host, deadline));
   return std::unique_ptr<Stream>(std::move(stream));
 }
 

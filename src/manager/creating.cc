@@ -221,6 +221,7 @@ Result<Manager::Created> Manager::create(const Caller& caller, Wish wish, const 
   CARREL_ASSIGN(const auto hold, take_place(caller, weight_of(wish.spec.limits)));
   Place place(*this, hold);
   const std::uint64_t lease_ms = wish.lease_ms;
+  wish.warm = options_.warm > 0 ? &warm_ : nullptr;
   wish.chosen = [&](const std::string& id) -> Status {
     place.name(id);
     {

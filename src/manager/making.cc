@@ -88,15 +88,15 @@ Result<std::string> make_sandbox(storage::Home& home, Wish wish) {
   CARREL_ASSIGN(const auto image, resolve_image(home, wish.given, request.spec));
   const std::string workdir = request.spec.workdir;
   std::string last;  // the id that it would have had
-  auto id =
-      native::create_sandbox(home, std::move(request), [&](const std::string& chosen) -> Status {
-        if (comes_back) {
-          storage::drop_wish(home, last);
-          last = chosen;
-          CARREL_TRY(storage::put_wish(home, chosen, text));
-        }
-        return wish.chosen ? wish.chosen(chosen) : Status();
-      });
+  auto note_id = [&](const std::string& chosen) -> Status {
+    if (comes_back) {
+      storage::drop_wish(home, last);
+      last = chosen;
+      CARREL_TRY(storage::put_wish(home, chosen, text));
+    }
+    return wish.chosen ? wish.chosen(chosen) : Status();
+  };
+  auto id = native::create_sandbox(home, std::move(request), note_id, wish.warm);
   if (!id.ok()) {
     if (comes_back) {
       storage::drop_wish(home, last);

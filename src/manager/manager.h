@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/native/warm_supply.h"
 #include "base/result.h"
 #include "manager/ledger.h"
 #include "manager/making.h"
@@ -38,6 +39,7 @@ struct ManagerOptions {
   std::size_t most_visits = 24;  // at once, in one sandbox
   Reserve reserve = {};          // of the host; below it nothing is made or started
   FinishRestore finish_restore = {};
+  std::size_t warm = 0;  // sandboxes that are kept ready
 };
 
 // Many sandboxes of one home, for many threads. It knows nothing that is not on disk: there may be
@@ -134,6 +136,8 @@ class Manager {
     std::size_t most = 0;
   };
   Result<Stats> stats();
+  // Sandboxes that are kept ready; somebody has to call its run().
+  native::WarmSupply& warm() { return warm_; }
 
   // Puts to rest whatever nobody has used for as long as its settings say. Called every second or
   // so; what fails for one sandbox is tried again later, and told as an event.
@@ -149,6 +153,7 @@ class Manager {
   Manager(storage::Home home, ManagerOptions options, storage::State state, Ledger ledger)
       : home_(std::move(home)),
         options_(std::move(options)),
+        warm_(home_, options_.warm),
         state_(std::move(state)),
         ledger_(std::move(ledger)) {}
 
@@ -179,6 +184,7 @@ class Manager {
 
   storage::Home home_;
   ManagerOptions options_;
+  native::WarmSupply warm_;
   std::mutex database_mutex_;  // for the two connections
   storage::State state_;
   Ledger ledger_;

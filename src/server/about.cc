@@ -68,10 +68,21 @@ Status get_metrics(Request& request) {
              service.counters.commands);
   add_metric(text, "sandboxes_created_total", "counter", "Sandboxes that were made",
              service.counters.created);
+  const native::WarmSupply::Counts warm = service.manager->warm().counts();
+  add_metric(text, "warm_sandboxes", "gauge", "Sandboxes that are kept ready", warm.ready);
+  add_metric(text, "warm_sandboxes_limit", "gauge", "How many there should be", warm.wanted);
+  add_metric(text, "warm_hits_total", "counter", "Sandboxes that were made of a ready one",
+             warm.hits);
+  add_metric(text, "warm_misses_total", "counter", "Sandboxes for which there was none",
+             warm.misses);
   add_metric(text, "webhook_events_total", "counter", "Events that the webhook was told",
              service.webhooks->told());
   add_metric(text, "webhook_failures_total", "counter", "Attempts to tell it that failed",
              service.webhooks->failed());
+  add_metric(text, "trace_spans_total", "counter", "Spans that the collector took",
+             service.traces->told());
+  add_metric(text, "trace_spans_dropped_total", "counter", "Spans that nobody was told",
+             service.traces->dropped());
   add_metric(text, "resident_bytes", "gauge", "Memory of this process", resident_bytes());
   add_metric(text, "uptime_seconds", "gauge", "Since its start",
              static_cast<std::uint64_t>(up.count()));

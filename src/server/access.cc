@@ -124,7 +124,7 @@ Status Access::check_place(const http::RequestHead& head, const http::Listener& 
     // An origin of its own: its pages may ask it, and pages of others may not.
     const std::string* origin = head.find("origin");
     const std::string host = policy::endpoint_text(head.host, head.port);
-    if (origin != nullptr && *origin != "http://" + host) {
+    if (origin != nullptr && *origin != (listener.encrypted ? "https://" : "http://") + host) {
       return denied("requests of other pages are not passed on");
     }
     return {};

@@ -115,6 +115,26 @@ class Attendance {
   bool gone_ = false;
 };
 
+// A command in the trace of its request. What was run is nobody's business there.
+void tell_trace(Request& request, const char* name, std::int64_t began_ns,
+                const Result<sandbox::ExecResult>& result) {
+  if (!request.trace.wanted()) {
+    return;
+  }
+  Span span{Traces::within(request.trace), name, Span::Kind::kInternal, began_ns, wall_clock_ns(),
+            Span::Outcome::kUnset, {}};
+  if (!request.arguments.empty()) {
+    span.attributes.emplace_back("carrel.sandbox", request.id());
+  }
+  if (result.ok()) {
+    span.attributes.emplace_back("process.exit.code", result.value().exit_code);
+    span.attributes.emplace_back("carrel.timed_out", result.value().timed_out);
+  } else {
+    span.outcome = Span::Outcome::kFailed;
+  }
+  request.service.traces->add(std::move(span));
+}
+
 Status run_in_sandbox(Request& request, sandbox::CommandRequest command,
                       const std::optional<std::string>& input,
                       const std::optional<std::chrono::milliseconds>& timeout) {
@@ -127,8 +147,10 @@ Status run_in_sandbox(Request& request, sandbox::CommandRequest command,
                   service.manager->visit(request.caller, request.id()));
     command.timeout = timeout.value_or(std::chrono::milliseconds(visit.record().timeout_ms));
     service.counters.commands.fetch_add(1, std::memory_order_relaxed);
+    const std::int64_t began_ns = wall_clock_ns();
     result = manager::run_in_box({service.manager->home(), visit.record()}, visit.stream(), command,
                                  attendance.io());
+    tell_trace(request, command.arguments.empty() ? "shell" : "exec", began_ns, result);
     if (result.ok()) {
       visit.keep_stream();
     }
@@ -212,8 +234,10 @@ Status run_once(Request& request) {
   Attendance attendance(request);
   CARREL_TRY(attendance.begin(input));
   service.counters.commands.fetch_add(1, std::memory_order_relaxed);
-  CARREL_ASSIGN(sandbox::ExecResult result, service.one_shots->run(job, attendance.io()));
-  return attendance.finish(result);
+  const std::int64_t began_ns = wall_clock_ns();
+  auto result = service.one_shots->run(job, attendance.io());
+  tell_trace(request, "run", began_ns, result);
+  return result.ok() ? attendance.finish(result.value()) : Status(result.error());
 }
 
 }  // namespace carrel::server

@@ -89,6 +89,8 @@ class Exchange {
   // Serves the request that was read. False: its answer broke off.
   bool serve() {
     const Clock::time_point began = Clock::now();
+    const std::int64_t began_ns = wall_clock_ns();
+    trace_ = service_.traces->begin(connection_.head());
     service_.counters.requests.fetch_add(1, std::memory_order_relaxed);
     route_and_handle();
     log_line(
@@ -101,10 +103,33 @@ class Exchange {
          {"sandbox", sandbox_},
          {"ms",
           std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began).count()}});
+    tell_trace(began_ns);
     return !broken_;
   }
 
  private:
+  void tell_trace(std::int64_t began_ns) {
+    if (!trace_.wanted()) {
+      return;
+    }
+    const std::string route = route_ == nullptr ? "" : std::string(route_->path);
+    Span span{trace_, connection_.head().method + (route.empty() ? "" : " " + route),
+              Span::Kind::kServer, began_ns, wall_clock_ns(), Span::Outcome::kUnset, {}};
+    span.outcome =
+        status_ >= 500 || broken_ ? Span::Outcome::kFailed : Span::Outcome::kUnset;
+    span.attributes = {{"http.request.method", connection_.head().method},
+                       {"http.response.status_code", status_}};
+    auto note = [&](const char* name, const std::string& value) {
+      if (!value.empty()) {
+        span.attributes.emplace_back(name, value);
+      }
+    };
+    note("http.route", route);
+    note("carrel.sandbox", sandbox_);
+    note("carrel.owner", owner_);
+    service_.traces->add(std::move(span));
+  }
+
   void refuse(http::Answer answer) {
     status_ = answer.status;
     if (answer.status == 401 || answer.status == 403) {
@@ -148,7 +173,7 @@ class Exchange {
       return refuse(problem(415, "unsupported_media_type", "the body is not application/json"));
     }
     Request request{service_, connection_, socket_, identity->caller, std::move(match.arguments),
-                    {},       {}};
+                    {},       {},          trace_};
     owner_ = request.caller.owner;
     sandbox_ = request.arguments.empty() ? "" : request.arguments.front();
     const Turn turn(service_.requests, owner_);
@@ -172,7 +197,8 @@ class Exchange {
 
   // A request for a server in a sandbox.
   void show_preview(const Preview& preview, const Access::Identity& identity) {
-    Request request{service_, connection_, socket_, identity.caller, {preview.id}, {}, {}};
+    Request request{service_, connection_, socket_, identity.caller, {preview.id}, {}, {},
+                    trace_};
     sandbox_ = preview.id;
     const bool everybody = service_.manager->is_public(preview.id, preview.port);
     if (!everybody && identity.scope != Scope::kWrite) {
@@ -206,6 +232,7 @@ class Exchange {
   int status_ = 0;
   std::string owner_;
   std::string sandbox_;
+  TraceContext trace_;
   bool broken_ = false;  // the answer has no end
 };
 
@@ -222,9 +249,10 @@ http::Answer answer_to_bad_head(const Error& error) {
 
 }  // namespace
 
-void serve_connection(Service& service, UniqueFd& connection, const http::Listener& listener) {
-  const int socket = connection.get();
-  http::TcpStream stream(std::move(connection));
+namespace {
+
+void serve_requests(Service& service, http::Stream& stream, const http::Listener& listener,
+                    int socket) {
   http::ServerConnection requests(stream, http::ServerPatience{});
   while (requests.keeps_open() && !service.stopping) {
     if (Status came = requests.next(); !came.ok()) {
@@ -239,6 +267,34 @@ void serve_connection(Service& service, UniqueFd& connection, const http::Listen
     if (!exchange.serve()) {
       break;
     }
+  }
+}
+
+// Who does not speak TLS hears nothing.
+void serve_by_tls(Service& service, http::Stream& below, const http::Listener& listener,
+                  int socket) {
+  constexpr std::chrono::seconds kHandshake{10};
+  constexpr std::chrono::seconds kFarewell{2};
+  const auto identity = service.identity.get();
+  if (identity == nullptr) {
+    return;
+  }
+  auto session = identity->serve(below);
+  if (session.ok() && session.value()->begin("serve by TLS", Clock::now() + kHandshake).ok()) {
+    serve_requests(service, *session.value(), listener, socket);
+    session.value()->finish(Clock::now() + kFarewell);
+  }
+}
+
+}  // namespace
+
+void serve_connection(Service& service, UniqueFd& connection, const http::Listener& listener) {
+  const int socket = connection.get();
+  http::TcpStream stream(std::move(connection));
+  if (listener.encrypted) {
+    serve_by_tls(service, stream, listener, socket);
+  } else {
+    serve_requests(service, stream, listener, socket);
   }
   connection = stream.release();
 }

@@ -145,6 +145,16 @@ void set_stack_size() {
   ::pthread_attr_destroy(&attributes);
 }
 
+// A small host has no processors and no memory for what nobody may need.
+std::size_t usual_warm() {
+  constexpr long kProcessors = 4;
+  constexpr long kMemory = 8L << 30;
+  constexpr std::size_t kUsual = 2;
+  const bool large = ::sysconf(_SC_NPROCESSORS_ONLN) >= kProcessors &&
+                     ::sysconf(_SC_PHYS_PAGES) >= kMemory / ::sysconf(_SC_PAGESIZE);
+  return large ? kUsual : 0;
+}
+
 class Daemon {
  public:
   explicit Daemon(const DaemonOptions& options) : options_(options) {}
@@ -159,7 +169,10 @@ class Daemon {
     }
     CARREL_ASSIGN(std::vector<Access::Token> tokens, read_tokens(options_.token_file));
     CARREL_ASSIGN(listeners_, listen(home, options_));
-    for (const http::Listener& listener : listeners_) {
+    CARREL_TRY(take_identity());
+    for (http::Listener& listener : listeners_) {
+      listener.encrypted =
+          listener.kind == http::Listener::Kind::kTcp && !options_.certificate_file.empty();
       if (listener.kind == http::Listener::Kind::kTcp && service_.tcp_port == 0) {
         service_.tcp_port = listener.port;
       }
@@ -176,6 +189,7 @@ class Daemon {
     limits.most_sandboxes = options_.most_sandboxes;
     limits.finish_restore = finish_restore;
     limits.reserve = options_.reserve;
+    limits.warm = options_.warm.value_or(usual_warm());
     // One client leaves room for others.
     service_.requests.set_most(std::max<std::size_t>(1, options_.most_connections / 2));
     CARREL_ASSIGN(service_.manager, manager::Manager::open(std::move(home), std::move(limits)));
@@ -185,6 +199,10 @@ class Daemon {
         std::make_unique<native::OneShots>(service_.manager->home(), &service_.nursery);
     CARREL_TRY(Webhooks::check(options_.webhook));
     service_.webhooks = std::make_unique<Webhooks>(service_.manager->home(), options_.webhook);
+    if (!options_.otlp.empty()) {
+      CARREL_TRY(Traces::parse(options_.otlp));
+    }
+    service_.traces = std::make_unique<Traces>(options_.otlp);
     raise_file_limit();
     set_stack_size();
     CARREL_TRY(take_signals());
@@ -200,11 +218,13 @@ class Daemon {
                             {.most = options_.most_connections});
     service_.manager->tidy();
     for (const http::Listener& listener : listeners_) {
-      log_line({{"event", "listening"}, {"at", listener.name}});
+      log_line({{"event", "listening"}, {"at", listener.name}, {"tls", listener.encrypted}});
     }
     notify("READY=1");
     std::thread tidier([this] { tidy_now_and_then(); });
     std::thread teller([this] { service_.webhooks->run(service_.stopping); });
+    std::thread tracer([this] { service_.traces->run(service_.stopping); });
+    std::thread warmer([this] { service_.manager->warm().run(service_.stopping); });
     Status served;
     while (served.ok() && g_stop == 0 && !is_idle(acceptor)) {
       served = acceptor.accept_some(g_wake, 1000ms);
@@ -223,11 +243,28 @@ class Daemon {
     log_line({{"event", "stopped"}, {"connections", acceptor.open()}});
     tidier.join();
     teller.join();
+    tracer.join();
+    warmer.join();
     if (!left) {
       // Who is still at it is cut off; commands go on in their sandboxes.
       ::_exit(served.ok() ? 0 : 1);
     }
     return served;
+  }
+
+  // As the files are now.
+  Status take_identity() {
+    if (options_.certificate_file.empty() && options_.key_file.empty()) {
+      return {};
+    }
+    if (options_.certificate_file.empty() || options_.key_file.empty()) {
+      return Error{Code::kInvalid, 0, "TLS needs a certificate and its key",
+                   "--tls-cert FILE --tls-key FILE"};
+    }
+    CARREL_ASSIGN(http::TlsIdentity identity,
+                  http::TlsIdentity::of_files(options_.certificate_file, options_.key_file));
+    service_.identity.set(std::move(identity));
+    return {};
   }
 
   [[nodiscard]] bool is_idle(const http::Acceptor& acceptor) const {
@@ -243,8 +280,11 @@ class Daemon {
     }
     g_reload = 0;
     auto tokens = read_tokens(options_.token_file);
-    log_line(
-        {{"event", "reload"}, {"error", tokens.ok() ? std::string() : tokens.error().to_string()}});
+    const Status identity = take_identity();  // what is wrong with the new one leaves the old one
+    const Error* const wrong = !tokens.ok()     ? &tokens.error()
+                               : !identity.ok() ? &identity.error()
+                                                : nullptr;
+    log_line({{"event", "reload"}, {"error", wrong == nullptr ? std::string() : wrong->to_string()}});
     if (tokens.ok()) {
       service_.access.set_tokens(std::move(tokens.value()));
     }

@@ -13,10 +13,12 @@ using Reach = manager::Manager::Reach;
 
 Json port_json(Request& request, std::uint16_t port, Reach reach) {
   const std::uint16_t listener = request.service.tcp_port;
+  const char* const scheme = request.service.identity.get() == nullptr ? "http" : "https";
   return {{"port", port},
           {"public", reach == Reach::kEverybody},
           {"path", "/v1/sandboxes/" + request.id() + "/ports/" + std::to_string(port) + "/"},
-          {"url", listener == 0 ? Json(nullptr) : Json(preview_url(request.id(), port, listener))}};
+          {"url", listener == 0 ? Json(nullptr)
+                                : Json(preview_url(scheme, request.id(), port, listener))}};
 }
 
 }  // namespace

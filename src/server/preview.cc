@@ -197,7 +197,8 @@ class Exchange {
   Result<std::size_t> read(std::span<char> into) {
     for (;;) {
       std::array<pollfd, 2> waits{{{server_fd_, POLLIN, 0}, {watch_.get(), POLLIN, 0}}};
-      ::poll(waits.data(), waits.size(), kTickMs);
+      const bool more = client.has_pending();
+      ::poll(waits.data(), waits.size(), more ? 0 : kTickMs);
       if (waits[0].revents != 0) {
         auto size = server_.read(into, Clock::now() + 1s);
         return size.ok() ? size : Result<std::size_t>(std::size_t{0});
@@ -279,7 +280,7 @@ class Exchange {
         }
         CARREL_TRY(client.write({piece.data(), size.value()}, Clock::now() + kWritePatience));
       }
-      if (waits[1].revents != 0) {
+      if (waits[1].revents != 0 || more) {
         auto size = client.read(piece, Clock::now() + 1s);
         if (!size.ok() || size.value() == 0) {
           return {};
@@ -311,8 +312,9 @@ std::optional<Preview> find_preview(const http::RequestHead& head) {
   return found.has_value() ? found : by_path(head);
 }
 
-std::string preview_url(const std::string& id, std::uint16_t port, std::uint16_t listener) {
-  return "http://" + std::to_string(port) + "-" + id + std::string(kHostEnd) + ":" +
+std::string preview_url(std::string_view scheme, const std::string& id, std::uint16_t port,
+                        std::uint16_t listener) {
+  return std::string(scheme) + "://" + std::to_string(port) + "-" + id + std::string(kHostEnd) + ":" +
          std::to_string(listener) + "/";
 }
 

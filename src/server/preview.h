@@ -25,7 +25,8 @@ struct Preview {
 std::optional<Preview> find_preview(const http::RequestHead& head);
 
 // "http://PORT-ID.localhost:LISTENER/"
-std::string preview_url(const std::string& id, std::uint16_t port, std::uint16_t listener);
+std::string preview_url(std::string_view scheme, const std::string& id, std::uint16_t port,
+                        std::uint16_t listener);
 
 // Passes the request on, and the answer back. What the sandbox answers is a stranger's: its head is
 // read strictly and written anew, and its body is framed anew, so that nothing of it can pass for

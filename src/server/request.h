@@ -10,6 +10,7 @@
 #include "http/server_connection.h"
 #include "manager/manager.h"
 #include "server/json_input.h"
+#include "server/traces.h"
 
 namespace carrel::server {
 
@@ -28,6 +29,7 @@ struct Request {
   std::vector<std::string> arguments;  // of the path, in its order
   Query query;
   Json body;  // where the route wants JSON
+  TraceContext trace = {};
 
   [[nodiscard]] const std::string& id() const { return arguments.front(); }
 };

@@ -7,15 +7,18 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/native/nursery.h"
 #include "backends/native/one_shot.h"
 #include "http/acceptor.h"
 #include "http/listener.h"
+#include "http/tls_server.h"
 #include "manager/manager.h"
 #include "policy/spec.h"
 #include "server/access.h"
+#include "server/traces.h"
 #include "server/webhooks.h"
 
 namespace carrel::server {
@@ -56,10 +59,29 @@ class RequestsAtOnce {
   std::size_t most_ = 256;
 };
 
+// The daemon's certificate, if it has one; another may take its place at any time.
+class ServedIdentity {
+ public:
+  void set(http::TlsIdentity identity) {
+    auto next = std::make_shared<const http::TlsIdentity>(std::move(identity));
+    const std::lock_guard lock(mutex_);
+    identity_ = std::move(next);
+  }
+  [[nodiscard]] std::shared_ptr<const http::TlsIdentity> get() const {
+    const std::lock_guard lock(mutex_);
+    return identity_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<const http::TlsIdentity> identity_;
+};
+
 // Everything that handlers need, made once by the daemon.
 struct Service {
   std::unique_ptr<manager::Manager> manager;
   std::uint16_t tcp_port = 0;  // of the first listener on TCP; 0: there is none
+  ServedIdentity identity;     // of the listeners on TCP
   Access access;
   policy::Spec create_defaults;  // the operator's: nobody with a token gets more
   policy::Spec run_defaults;
@@ -70,6 +92,7 @@ struct Service {
   Counters counters;
   RequestsAtOnce requests;
   std::unique_ptr<Webhooks> webhooks;
+  std::unique_ptr<Traces> traces;
 };
 
 // Serves one connection until it ends.

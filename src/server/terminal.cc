@@ -61,7 +61,8 @@ class Terminal {
   void wait() const {
     std::array<pollfd, 2> waits{
         {{follower_.fd(), POLLIN, 0}, {has_room() ? request_.socket : -1, POLLIN, 0}}};
-    ::poll(waits.data(), waits.size(), kTickMs);
+    const bool more = has_room() && request_.connection.stream().has_pending();
+    ::poll(waits.data(), waits.size(), more ? 0 : kTickMs);
   }
 
   void fail(const Error& error) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -10,10 +9,8 @@
 
 #include "base/files.h"
 #include "base/sha256.h"
-#include "http/response.h"
-#include "http/tcp.h"
-#include "http/tls.h"
 #include "server/event_tail.h"
+#include "server/outgoing.h"
 #include "storage/state.h"
 
 namespace carrel::server {
@@ -31,42 +28,6 @@ constexpr std::size_t kBlock = 64;
 
 std::string raw(const std::array<unsigned char, 32>& digest) {
   return {reinterpret_cast<const char*>(digest.data()), digest.size()};
-}
-
-Result<std::unique_ptr<http::Stream>> connect(const http::Url& url) {
-  CARREL_ASSIGN(std::unique_ptr<http::Stream> stream, http::dial(url.host, url.port, kPatience));
-  if (url.scheme == http::Scheme::kHttp) {
-    return stream;
-  }
-  CARREL_ASSIGN(const http::TlsTrust trust, http::TlsTrust::of_this_host());
-  return http::start_tls(std::move(stream), trust, url.host, Clock::now() + kPatience);
-}
-
-Result<int> read_status(http::Stream& stream) {
-  std::string head;
-  std::array<char, 4096> piece{};
-  const http::Deadline deadline = Clock::now() + kPatience;
-  for (;;) {
-    if (const auto end = http::end_of_head(head); end.has_value()) {
-      CARREL_ASSIGN(const http::ResponseHead parsed, http::parse_head(head.substr(0, *end)));
-      return parsed.status;
-    }
-    CARREL_ASSIGN(const std::size_t size, stream.read(piece, deadline));
-    if (size == 0 || head.size() > http::kLargestHead) {
-      return Error{Code::kUnavailable, 0, "the receiver of events does not answer", {}};
-    }
-    head.append(piece.data(), size);
-  }
-}
-
-Result<int> post(const http::Url& url, const std::string& signature, const std::string& body) {
-  CARREL_ASSIGN(const std::unique_ptr<http::Stream> stream, connect(url));
-  const std::string head =
-      "POST " + url.target + " HTTP/1.1\r\nhost: " + http::authority(url) +
-      "\r\ncontent-type: application/json\r\ncontent-length: " + std::to_string(body.size()) +
-      "\r\ncarrel-signature: " + signature + "\r\nuser-agent: carrel\r\nconnection: close\r\n\r\n";
-  CARREL_TRY(stream->write(head + body, Clock::now() + kPatience));
-  return read_status(*stream);
 }
 
 }  // namespace
@@ -103,11 +64,7 @@ Status Webhooks::check(const Options& options) {
   if (options.url.empty()) {
     return {};
   }
-  CARREL_ASSIGN(const http::Url url, http::parse_url(options.url));
-  if (url.scheme == http::Scheme::kHttp && !http::is_loopback(url.host)) {
-    return Error{Code::kDenied, 0, "events would go to '" + http::to_string(url) + "' unencrypted",
-                 "use https"};
-  }
+  CARREL_TRY(parse_receiver(options.url, "events"));
   if (options.secret.size() < 16) {
     return Error{Code::kInvalid, 0, "the secret of the webhook is shorter than 16 characters",
                  "--webhook-secret-file FILE"};
@@ -117,7 +74,8 @@ Status Webhooks::check(const Options& options) {
 
 Webhooks::Outcome Webhooks::tell(const http::Url& url, const std::string& line) const {
   const std::int64_t now = storage::wall_clock_ms() / 1000;
-  const auto status = post(url, sign_event(options_.secret, now, line), line);
+  const auto status = post_json(
+      url, {{"carrel-signature", sign_event(options_.secret, now, line)}}, line, kPatience);
   if (!status.ok()) {
     return Outcome::kLater;
   }

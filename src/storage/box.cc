@@ -127,6 +127,20 @@ Result<NewBox> make_box(const Home& home, const std::string& id) {
   return box;
 }
 
+Status note_groups(const Home& home, const std::string& id, const std::string& parent) {
+  if (parent.empty()) {
+    return {};
+  }
+  CARREL_ASSIGN(const UniqueFd file, open_at(home.boxes(), id + "/groups",
+                                             O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
+  return write_all(file.get(), parent);
+}
+
+std::string noted_groups(const Home& home, const std::string& id) {
+  auto parent = read_file_at(home.boxes(), id + "/groups", 4096);
+  return parent.ok() ? parent.value() : std::string();
+}
+
 Status note_end(const Home& home, const std::string& id, const std::string& reason) {
   return replace_file_at(home.boxes(), id + "/ending", reason, 0600);
 }

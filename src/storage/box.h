@@ -57,6 +57,11 @@ struct NewBox {
 };
 Result<NewBox> make_box(const Home& home, const std::string& id);
 
+// Where the control groups of a sandbox are that has no record yet; empty: where they are without
+// being told.
+Status note_groups(const Home& home, const std::string& id, const std::string& parent);
+std::string noted_groups(const Home& home, const std::string& id);
+
 // The lock of run/box/ID, which everybody holds who makes, ends or buries the sandbox. kNotFound
 // when there is no such box (any more), kConflict when another holds it for longer than that.
 Result<UniqueFd> lock_box(const Home& home, const std::string& id, int patience_ms);

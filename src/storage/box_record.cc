@@ -71,7 +71,11 @@ Status write_draft(const Home& home, const BoxRecord& record) {
   line("timeout_ms", std::to_string(record.timeout_ms));
   line("workdir", record.workdir);
   line("cgroup_parent", record.cgroup_parent);
-  return replace_file_at(home.boxes(), record.id + "/draft", text, 0600);
+  // Of processes that are gone after the host has gone down: it need not be on disk before.
+  CARREL_ASSIGN(const UniqueFd file,
+                open_at(home.boxes(), record.id + "/draft",
+                        O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
+  return write_all(file.get(), text);
 }
 
 Status publish_draft(const Home& home, const std::string& id) {

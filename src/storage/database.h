@@ -15,7 +15,7 @@ struct sqlite3_stmt;
 namespace carrel::storage {
 
 // A small wrapper of SQLite's C interface. One connection for one thread; every write is on disk
-// when its call returns.
+// when its call returns, unless whoever writes says otherwise (PRAGMA synchronous).
 class Database {
  public:
   // How long a call waits for the writes of others, after which it is kTimeout. As long as they

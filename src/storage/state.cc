@@ -107,8 +107,10 @@ Status State::add(const SandboxRow& row) {
 Status State::set_running(const std::string& id, const std::string& enforcement) {
   CARREL_ASSIGN(auto statement, database_.prepare("UPDATE sandboxes SET state = 'running', "
                                                   "enforcement = ? WHERE id = ?"));
-  CARREL_TRY(statement.bind(enforcement).bind(id).step());
-  return {};
+  CARREL_TRY(database_.execute("PRAGMA synchronous=NORMAL"));
+  auto set = statement.bind(enforcement).bind(id).step();
+  CARREL_TRY(database_.execute("PRAGMA synchronous=FULL"));
+  return set.ok() ? Status() : Status(set.error());
 }
 
 Status State::set_ended(const std::string& id, const std::string& reason) {

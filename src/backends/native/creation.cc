@@ -41,8 +41,13 @@ storage::SandboxRow new_row(const CreateRequest& request, std::string spec) {
 
 }  // namespace
 
+Error not_warm() {
+  return Error{Code::kUnavailable, 0, "the warm sandbox is not there any more", {}};
+}
+
 Creation::Creation(Creation&& other) noexcept
     : home_(other.home_),
+      rows_(other.rows_),
       request_(std::move(other.request_)),
       lock_(std::move(other.lock_)),
       launched_(std::move(other.launched_)) {}
@@ -64,46 +69,94 @@ Creation::~Creation() {
   }
   (void)bury(*home_, request_.id, "it was never finished", kOthersMs);
   // Nobody was told of it.
-  if (auto state = storage::State::open(*home_); state.ok()) {
-    (void)state.value().forget(request_.id);
+  if (auto state = rows_->get(); state.ok()) {
+    (void)state.value()->forget(request_.id);
   }
 }
 
 // The box comes first and goes last: what carries the id of no box is nobody's.
-Result<Creation> Creation::begin(storage::Home& home, CreateRequest asked, const OwnScope& scope) {
+Result<Creation> Creation::begin(storage::Home& home, storage::OpenState& rows,
+                                 CreateRequest asked, const OwnScope& scope,
+                                 std::optional<WarmBox> warm) {
   std::string why_no_scope;
   if (asked.spec.cgroup_parent.empty()) {
     asked.spec.cgroup_parent = scope.group;
     why_no_scope = scope.why_not;
   }
-  Creation creation(home, std::move(asked));
+  Creation creation(home, rows, std::move(asked));
   const CreateRequest& request = creation.request_;
-  CARREL_ASSIGN(storage::NewBox box, storage::make_box(home, request.id));
-  creation.lock_ = std::move(box.lock);
-  CARREL_ASSIGN(storage::State state, storage::State::open(home));
-  const std::string spec = policy::spec_to_json(request.spec, policy::Values::kLeftOut);
-  if (request.origin == CreateRequest::Origin::kStopped) {
-    // What goes wrong from here on leaves it stopped.
-    CARREL_TRY(storage::note_stop(home, request.id, storage::Wake::kWhenTold));
-    CARREL_TRY(state.start_again(request.id, spec));
-  } else {
-    CARREL_TRY(state.add(new_row(request, spec)));
-  }
-  CARREL_ASSIGN(HostSetup host, look_at_setup(home, request.spec));
-  host.why_no_scope = std::move(why_no_scope);
   LaunchRequest job;
+  std::optional<WarmBox::Parts> parts;
+  if (warm.has_value()) {
+    // CRITICAL: in another group it would be under the limits of others.
+    if (warm->parent() != request.spec.cgroup_parent || warm->id() != request.id) {
+      return not_warm();
+    }
+    parts.emplace(warm->take());
+    creation.lock_ = std::move(parts->lock);
+    job.listener = std::move(parts->listener);
+    job.id_range = parts->id_range;
+  } else {
+    CARREL_ASSIGN(storage::NewBox box, storage::make_box(home, request.id));
+    creation.lock_ = std::move(box.lock);
+    job.listener = std::move(box.socket);
+    CARREL_TRY(storage::note_groups(home, request.id, request.spec.cgroup_parent));
+  }
   job.id = request.id;
   job.spec = request.spec;
   job.lifetime = Lifetime::kLongLived;
   job.lease_ms = request.lease_ms;
-  job.listener = std::move(box.socket);
   job.trees = std::move(creation.request_.trees);
+  if (request.origin == CreateRequest::Origin::kStopped) {
+    CARREL_TRY(creation.add_row());
+  }
   CARREL_TRY(add_trust(home, request.id, request.spec, job.trees));
-  CARREL_ASSIGN(creation.launched_, launch(home, host, std::move(job)));
-  // The groups refer to `host`, which ends here; they are found again by their name.
-  creation.launched_.groups.release();
-  creation.launched_.groups = {};
+  const bool is_warm = parts.has_value();
+  auto launched = is_warm ? creation.launch_warm(std::move(job), std::move(*parts))
+                          : creation.launch_new(std::move(job), std::move(why_no_scope));
+  if (!launched.ok()) {
+    // Whether it can be had at all, and why not, a new one tells.
+    return is_warm ? not_warm() : launched.error();
+  }
+  creation.launched_ = std::move(launched.value());
+  // On disk while the guest builds its room.
+  if (request.origin == CreateRequest::Origin::kNew) {
+    CARREL_TRY(creation.add_row());
+  }
   return creation;
+}
+
+Result<Launched> Creation::launch_new(LaunchRequest job, std::string why_no_scope) {
+  CARREL_ASSIGN(HostSetup host, look_at_setup(*home_, request_.spec));
+  host.why_no_scope = std::move(why_no_scope);
+  CARREL_ASSIGN(Launched launched, launch(*home_, host, std::move(job)));
+  // The groups refer to `host`, which ends here; they are found again by their name.
+  launched.groups.release();
+  launched.groups = {};
+  return launched;
+}
+
+// CRITICAL: everything that somebody asked for comes in here, and is checked as for a new one; the
+// limits are all written, whatever the groups were made with.
+Result<Launched> Creation::launch_warm(LaunchRequest job, WarmBox::Parts warm) {
+  CARREL_TRY(set_limits(warm.groups, job.spec.limits));
+  CARREL_ASSIGN(Launch launch,
+                Launch::begin_with(*home_, std::move(job), std::move(*warm.process)));
+  CARREL_ASSIGN(Launched launched, launch.finish(*warm.host, std::move(warm.groups)));
+  launched.groups.release();
+  launched.groups = {};
+  return launched;
+}
+
+Status Creation::add_row() {
+  CARREL_ASSIGN(storage::State * state, rows_->get());
+  const std::string spec = policy::spec_to_json(request_.spec, policy::Values::kLeftOut);
+  if (request_.origin == CreateRequest::Origin::kNew) {
+    return state->add(new_row(request_, spec));
+  }
+  // What goes wrong from here on leaves it stopped.
+  CARREL_TRY(storage::note_stop(*home_, request_.id, storage::Wake::kWhenTold));
+  return state->start_again(request_.id, spec);
 }
 
 Result<Creation::Finished> Creation::finish() {
@@ -135,8 +188,8 @@ Status Creation::store() {
   record.timeout_ms = request_.spec.limits.timeout.count();
   record.workdir = request_.spec.workdir;
   record.cgroup_parent = request_.spec.cgroup_parent;
-  CARREL_ASSIGN(storage::State state, storage::State::open(*home_));
-  CARREL_TRY(state.set_running(record.id, enforcement_json(launched_.enforcement)));
+  CARREL_ASSIGN(storage::State * state, rows_->get());
+  CARREL_TRY(state->set_running(record.id, enforcement_json(launched_.enforcement)));
   CARREL_TRY(storage::write_draft(*home_, record));
   CARREL_TRY(launched_.stream.send(0, protocol::FrameType::kDetach));
   if (has_network(request_.spec)) {

@@ -2,24 +2,33 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 
 #include "backends/native/keeper_message.h"
 #include "backends/native/launch.h"
 #include "backends/native/scope.h"
+#include "backends/native/warm_box.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "storage/home.h"
+#include "storage/open_state.h"
 
 namespace carrel::native {
+
+// The answer to whoever asks for a warm sandbox that is not to be had: he asks for a new one.
+Error not_warm();
 
 // A long-lived sandbox on its way: begin() starts it and returns at once, and when `stream_fd()` is
 // readable, finish() stores it and lets go of it. Until then it ends with this process. The
 // destructor ends what was not finished and removes everything that belongs to it.
 class Creation {
  public:
-  // Where the request names no control group, it is made in `scope`, if there is one.
-  static Result<Creation> begin(storage::Home& home, CreateRequest request, const OwnScope& scope);
+  // Where the request names no control group, it is made in `scope`, if there is one. With a warm
+  // box of the request's id it is made of that, which has to be in the same group.
+  static Result<Creation> begin(storage::Home& home, storage::OpenState& rows,
+                                CreateRequest request, const OwnScope& scope,
+                                std::optional<WarmBox> warm);
 
   Creation(Creation&& other) noexcept;
   Creation& operator=(Creation&&) = delete;
@@ -39,11 +48,16 @@ class Creation {
   Result<Finished> finish();
 
  private:
-  Creation(storage::Home& home, CreateRequest request)
-      : home_(&home), request_(std::move(request)) {}
+  Creation(storage::Home& home, storage::OpenState& rows, CreateRequest request)
+      : home_(&home), rows_(&rows), request_(std::move(request)) {}
+  // A first process that builds its room, in new groups or in those of the warm box.
+  Result<Launched> launch_new(LaunchRequest job, std::string why_no_scope);
+  Result<Launched> launch_warm(LaunchRequest job, WarmBox::Parts warm);
+  Status add_row();
   Status store();
 
   storage::Home* home_;
+  storage::OpenState* rows_;
   CreateRequest request_;
   UniqueFd lock_;  // of the box; valid as long as this object is responsible for it
   Launched launched_;

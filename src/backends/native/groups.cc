@@ -79,6 +79,15 @@ Result<SandboxGroups> make_groups(const kernel::CgroupLayout& layout, const std:
   return groups;
 }
 
+Status set_limits(SandboxGroups& groups, const policy::Limits& limits) {
+  if (!groups.work.has_value()) {
+    return {};
+  }
+  CARREL_TRY(groups.work->set_limits(workload_limits(limits, kOwnWorkers)));
+  groups.enforced = groups.work->enforced();
+  return {};
+}
+
 Result<SandboxGroups> take_groups(const kernel::CgroupLayout& layout, const std::string& place,
                                   const policy::Limits& limits, Placing placing) {
   if (layout.hierarchies().empty()) {

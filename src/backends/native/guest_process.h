@@ -36,6 +36,9 @@ class GuestProcess {
   // better than `so_far` why something failed.
   Status settle(Status so_far);
 
+  // Readable when it has ended.
+  [[nodiscard]] int pidfd() const { return pidfd_.get(); }
+
   struct Taken {
     pid_t pid = 0;
     UniqueFd pidfd;

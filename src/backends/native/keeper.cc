@@ -26,11 +26,13 @@
 #include "backends/native/readiness.h"
 #include "backends/native/remains.h"
 #include "backends/native/scope.h"
+#include "backends/native/warm_pool.h"
 #include "base/files.h"
 #include "base/unix_socket.h"
 #include "egress/registration.h"
 #include "policy/settings.h"
 #include "storage/box.h"
+#include "storage/open_state.h"
 
 namespace carrel::native {
 
@@ -80,7 +82,8 @@ Status check_process_descriptors() {
 
 class Keeper {
  public:
-  explicit Keeper(storage::Home& home) : home_(home), egress_(home) {}
+  explicit Keeper(storage::Home& home)
+      : home_(home), rows_(home), warm_(home, scope_), egress_(home) {}
 
   Status open() {
     CARREL_TRY(check_process_descriptors());
@@ -112,12 +115,16 @@ class Keeper {
       std::vector<pollfd> waits;
       waits.push_back({visits_.size() < kMostVisits ? listener_.get() : -1, POLLIN, 0});
       waits.push_back({nursery_.has_value() ? nursery_->pidfd() : -1, POLLIN, 0});
+      waits.push_back({warm_.mounts_fd(), POLLPRI, 0});
       for (const Box& box : boxes_) {
         waits.push_back({box.process.get(), POLLIN, 0});
       }
       for (const Visit& visit : visits_) {
         waits.push_back({visit.client_fd(), POLLIN, 0});
         waits.push_back({visit.guest_fd(), POLLIN, 0});
+      }
+      for (const WarmBox& box : warm_.boxes()) {
+        waits.push_back({box.pidfd(), POLLIN, 0});
       }
       if (::poll(waits.data(), waits.size(), patience()) != 0) {
         last_event_ = Clock::now();
@@ -134,7 +141,10 @@ class Keeper {
         nursery_.reset();
         nursery_failed_ = true;
       }
-      auto wait = waits.begin() + 2;
+      if (waits[2].revents != 0) {
+        warm_.drop_all();
+      }
+      auto wait = waits.begin() + 3;
       for (Box& box : boxes_) {
         note_end(box, *wait++);
       }
@@ -144,6 +154,7 @@ class Keeper {
       }
       visits_.remove_if([](const Visit& visit) { return visit.over(); });
       bury_ended();
+      tend_warm();
       if (waits[0].revents != 0) {
         welcome();
       }
@@ -180,6 +191,33 @@ class Keeper {
 
   [[nodiscard]] bool is_idle() const { return boxes_.empty() && visits_.empty(); }
 
+  // Somebody waits for a sandbox.
+  [[nodiscard]] bool is_making() const {
+    return std::any_of(visits_.begin(), visits_.end(),
+                       [](const Visit& visit) { return visit.waits(); });
+  }
+
+  // As many as somebody who is there wants; who is being served has the processors first.
+  void tend_warm() {
+    std::size_t wanted = 0;
+    for (const Visit& visit : visits_) {
+      wanted = std::max(wanted, visit.wanted_warm());
+    }
+    warm_.want(wanted);
+    if (wanted == 0) {
+      return;
+    }
+    warm_.drop_outdated();
+    if (!is_making()) {
+      warm_.refill();
+    }
+    for (Visit& visit : visits_) {
+      if (visit.holds()) {
+        visit.tell_warm();
+      }
+    }
+  }
+
   // The name is free for whoever has the lock.
   Status listen() {
     ::unlinkat(run_.get(), "keeper", 0);
@@ -193,6 +231,10 @@ class Keeper {
     return {};
   }
 
+  [[nodiscard]] bool wants_nursery() const {
+    return !boxes_.empty() || one_shots_come(run_.get());
+  }
+
   // How long nothing else has to happen before the nursery is looked at.
   [[nodiscard]] milliseconds until_nursery() const {
     const milliseconds quiet(nursery_.has_value() ? kNurseryCheckMs
@@ -202,11 +244,17 @@ class Keeper {
   }
 
   [[nodiscard]] int patience() const {
-    int least = static_cast<int>(std::max(until_nursery(), milliseconds(0)).count());
-    if (is_idle()) {
-      return one_shots_come(run_.get()) ? std::min(least, kIdleMs) : kIdleMs;
-    }
+    int least = kIdleMs;
     auto take = [&](int candidate) { least = std::min(least, candidate); };
+    if (wants_nursery() || is_making()) {
+      least = static_cast<int>(std::max(until_nursery(), milliseconds(0)).count());
+    }
+    if (is_idle()) {
+      return std::min(least, kIdleMs);
+    }
+    if (const auto left = warm_.time_left(); left.has_value() && !is_making()) {
+      take(*left);
+    }
     const auto ended = [](const Box& box) { return !box.process.valid(); };
     if (std::any_of(boxes_.begin(), boxes_.end(), ended)) {
       take(kBuryAgainMs);
@@ -241,7 +289,7 @@ class Keeper {
   // While there are sandboxes to keep or one-shots come, those of the same user find their first
   // processes here. What the host's files are is looked at again and again.
   void tend_nursery() {
-    if (!visits_.empty() || (boxes_.empty() && !one_shots_come(run_.get()))) {
+    if (is_making() || !wants_nursery()) {
       return;
     }
     auto plan = plan_mounts(policy::default_spec(policy::Operation::kRun), look_at_host(),
@@ -273,7 +321,7 @@ class Keeper {
       if (::getsockopt(client.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
           peer.uid == ::geteuid()) {
         settle_in();
-        visits_.emplace_back(home_, scope_, std::move(client));
+        visits_.emplace_back(Visit::House{&home_, &rows_, &scope_, &warm_}, std::move(client));
       }
     }
   }
@@ -312,8 +360,10 @@ class Keeper {
   UniqueFd run_;
   UniqueFd lock_;
   UniqueFd listener_;
+  storage::OpenState rows_;
   OwnScope scope_;
   bool settled_ = false;  // in that scope, if it could be had
+  WarmPool warm_;
   std::optional<Nursery> nursery_;
   bool nursery_failed_ = false;
   Clock::time_point last_event_ = Clock::now();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/native/remains.h"
+#include "backends/native/warm_supply.h"
 #include "base/unix_socket.h"
 #include "sandbox/guest_stream.h"
 #include "storage/background.h"
@@ -119,22 +120,56 @@ bool keeper_is_alive(const storage::Home& home) {
   return storage::background_is_alive(home, kKeeper);
 }
 
+Result<UniqueFd> hold_warm(const storage::Home& home, std::size_t count) {
+  CARREL_ASSIGN(UniqueFd socket, storage::reach_background(home, kKeeper));
+  CARREL_TRY(send_message(socket.get(), encode_keep_warm(count), {}));
+  return socket;
+}
+
+Result<std::string> hear_warm(int keeper) {
+  CARREL_ASSIGN(const std::string text, receive_message(keeper));
+  return decode_answer(text);
+}
+
+namespace {
+
+// An id for a new sandbox: that of a warm one, if there is one that may do.
+void choose_id(CreateRequest& request, WarmSupply* supply) {
+  // In a group of its own it can only be a new one.
+  auto warm = supply != nullptr && request.spec.cgroup_parent.empty() ? supply->take()
+                                                                      : std::nullopt;
+  request.from = warm.has_value() ? CreateRequest::From::kWarm : CreateRequest::From::kNothing;
+  request.id = warm.has_value() ? std::move(*warm) : storage::make_id();
+}
+
+}  // namespace
+
 Result<std::string> create_sandbox(storage::Home& home, CreateRequest request,
-                                   const IdChosen& chosen) {
+                                   const IdChosen& chosen, WarmSupply* supply) {
   constexpr int kKeepers = 10;
   Result<std::string> answer = Error{};
+  WarmSupply* next = supply;
   for (int keepers = 0; keepers < kKeepers; ++keepers) {
     if (request.origin == CreateRequest::Origin::kNew) {
-      request.id = storage::make_id();
+      choose_id(request, next);
+      next = nullptr;  // what went wrong with one may go wrong with the others
     }
-    if (chosen) {
-      CARREL_TRY(chosen(request.id));
+    const bool warm = request.from == CreateRequest::From::kWarm;
+    if (Status known = chosen ? chosen(request.id) : Status(); !known.ok()) {
+      if (warm) {
+        supply->put_back(request.id);
+      }
+      return known.error();
     }
     answer = ask_keeper(home, request);
-    if (answer.ok() || answer.error().code != Code::kGone) {
+    if (answer.ok() && supply != nullptr) {
+      supply->note(warm ? WarmSupply::Outcome::kHit : WarmSupply::Outcome::kMiss);
+    }
+    const bool cold = warm && !answer.ok() && answer.error().code == Code::kUnavailable;
+    if (answer.ok() || (answer.error().code != Code::kGone && !cold)) {
       return answer;
     }
-    if (was_finished(home, request.id)) {
+    if (!cold && was_finished(home, request.id)) {
       return request.id;
     }
   }

@@ -95,6 +95,7 @@ std::string encode_create(const CreateRequest& request) {
   object["id"] = request.id;
   object["name"] = request.name;
   object["stopped"] = request.origin == CreateRequest::Origin::kStopped;
+  object["warm"] = request.from == CreateRequest::From::kWarm;
   object["lease_ms"] = request.lease_ms;
   object["spec"] = policy::spec_to_json(request.spec, policy::Values::kIncluded);
   object["trees"] = Json::array();
@@ -115,6 +116,8 @@ Result<CreateRequest> decode_create(const std::string& text, std::vector<UniqueF
     request.name = object.at("name").get<std::string>();
     request.origin = object.at("stopped").get<bool>() ? CreateRequest::Origin::kStopped
                                                       : CreateRequest::Origin::kNew;
+    request.from = object.value("warm", false) ? CreateRequest::From::kWarm
+                                                 : CreateRequest::From::kNothing;
     request.lease_ms = object.at("lease_ms").get<std::uint64_t>();
     CARREL_ASSIGN(request.spec, policy::spec_from_json(object.at("spec").get<std::string>()));
     const Json& trees = object.at("trees");
@@ -128,6 +131,19 @@ Result<CreateRequest> decode_create(const std::string& text, std::vector<UniqueF
   } catch (const nlohmann::json::exception&) {
     return Error{Code::kInvalid, 0, "the request to the keeper is malformed", {}};
   }
+}
+
+std::string encode_keep_warm(std::size_t count) { return Json{{"keep_warm", count}}.dump(); }
+
+std::optional<std::size_t> decode_keep_warm(const std::string& text) {
+  if (!text.starts_with(R"({"keep_warm":)")) {
+    return std::nullopt;
+  }
+  Json object = Json::parse(text, nullptr, false);
+  if (!object.is_object() || !object["keep_warm"].is_number_unsigned()) {
+    return std::nullopt;
+  }
+  return object["keep_warm"].get<std::size_t>();
 }
 
 std::string encode_answer(const Result<std::string>& id) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@ namespace carrel::native {
 struct CreateRequest {
   std::string id;    // chosen by the caller, so that it can look for it if the keeper dies
   enum class Origin { kNew, kStopped } origin = Origin::kNew;
+  enum class From { kNothing, kWarm } from = From::kNothing;  // warm: the id is of such a one
   std::string name;  // empty: none
   policy::Spec spec;
   std::uint64_t lease_ms = 0;    // 0: until it is removed
@@ -23,6 +26,13 @@ struct CreateRequest {
 std::string encode_create(const CreateRequest& request);
 // `descriptors` are those of the trees, in their order.
 Result<CreateRequest> decode_create(const std::string& text, std::vector<UniqueFd> descriptors);
+
+// A wish for sandboxes that are kept warm, for as long as the connection is open. Each of them is
+// told as an answer with its id.
+std::string encode_keep_warm(std::size_t count);
+// Nothing when the message is another one.
+std::optional<std::size_t> decode_keep_warm(const std::string& text);
+
 std::string encode_answer(const Result<std::string>& id);
 Result<std::string> decode_answer(const std::string& text);
 

@@ -12,6 +12,19 @@
 namespace carrel::native {
 namespace {
 
+TEST(KeeperMessage, WarmSandboxesAreAskedForByNumberAndById) {
+  EXPECT_EQ(decode_keep_warm(encode_keep_warm(7)), 7U);
+  EXPECT_FALSE(decode_keep_warm(R"({"keep_warm":-1})").has_value());
+  EXPECT_FALSE(decode_keep_warm(R"({"keep_warm":"x"})").has_value());
+  EXPECT_FALSE(decode_keep_warm(R"({"keep_warm":)").has_value());
+  CreateRequest request;
+  request.id = storage::make_id();
+  EXPECT_FALSE(decode_keep_warm(encode_create(request)).has_value());
+  EXPECT_EQ(decode_create(encode_create(request), {})->from, CreateRequest::From::kNothing);
+  request.from = CreateRequest::From::kWarm;
+  EXPECT_EQ(decode_create(encode_create(request), {})->from, CreateRequest::From::kWarm);
+}
+
 TEST(KeeperMessage, ARequestArrivesAsItWasMeant) {
   CreateRequest request;
   request.id = storage::make_id();

@@ -23,18 +23,15 @@ constexpr std::chrono::seconds kBuildingTime{30};
 
 }  // namespace
 
-Visit::Visit(storage::Home& home, const OwnScope& scope, UniqueFd client)
-    : home_(&home),
-      scope_(&scope),
-      client_(std::move(client)),
-      deadline_(Clock::now() + kAskingTime) {}
+Visit::Visit(const House& house, UniqueFd client)
+    : house_(house), client_(std::move(client)), deadline_(Clock::now() + kAskingTime) {}
 
 int Visit::guest_fd() const {
   return stage_ == Stage::kBuilding && creation_.has_value() ? creation_->stream_fd() : -1;
 }
 
 std::optional<int> Visit::time_left() const {
-  if (stage_ == Stage::kAnswered) {
+  if (stage_ == Stage::kAnswered || stage_ == Stage::kHolding) {
     return std::nullopt;  // it may be stopped for as long as it likes
   }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
@@ -103,6 +100,12 @@ void Visit::hear() {
 }
 
 void Visit::begin() {
+  if (const auto count = decode_keep_warm(heard_); count.has_value()) {
+    heard_ = {};
+    warm_ = *count;
+    stage_ = Stage::kHolding;
+    return;
+  }
   auto request = decode_create(heard_, std::exchange(descriptors_, {}));
   heard_ = {};
   if (!request.ok()) {
@@ -111,7 +114,15 @@ void Visit::begin() {
   }
   id_ = request.value().id;
   origin_ = request.value().origin;
-  auto begun = Creation::begin(*home_, std::move(request.value()), *scope_);
+  from_ = request.value().from;
+  const bool wants_warm = from_ == CreateRequest::From::kWarm;
+  std::optional<WarmBox> warm = wants_warm ? house_.warm->take(id_) : std::nullopt;
+  if (wants_warm && !warm.has_value()) {
+    answer(not_warm());
+    return;
+  }
+  auto begun = Creation::begin(*house_.home, *house_.rows, std::move(request.value()),
+                               *house_.scope, std::move(warm));
   if (!begun.ok()) {
     answer(begun.error());
     return;
@@ -126,7 +137,8 @@ std::optional<Creation::Finished> Visit::build() {
   if (!made.ok()) {
     if (made.error().code != Code::kUnavailable) {
       creation_.reset();
-      answer(made.error());
+      // Whether it can be had at all, and why not, a new one tells.
+      answer(from_ == CreateRequest::From::kWarm ? not_warm() : made.error());
     }
     return std::nullopt;
   }
@@ -155,13 +167,28 @@ void Visit::answer(const Result<std::string>& id) {
     told.error().code = Code::kSystem;
     told.error().message = "Failed to create sandbox: its first process ended";
   }
-  const std::string data = frame_message(encode_answer(told));
-  // The buffer of a fresh socket has room for it; who does not read has no use for it.
-  const bool sent = ::send(client_.get(), data.data(), data.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
-                    static_cast<ssize_t>(data.size());
-  if (!sent || !told.ok()) {
+  if (!send(told) || !told.ok()) {
     end();
   }
+}
+
+bool Visit::send(const Result<std::string>& id) {
+  const std::string data = frame_message(encode_answer(id));
+  // The buffer of the socket has room for it; who does not read has no use for it.
+  return ::send(client_.get(), data.data(), data.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(data.size());
+}
+
+void Visit::tell_warm() {
+  std::set<std::string> there;
+  for (const WarmBox& box : house_.warm->boxes()) {
+    there.insert(box.id());
+    if (!told_.contains(box.id()) && !send(box.id())) {
+      end();
+      return;
+    }
+  }
+  told_ = std::move(there);
 }
 
 // What the client has not taken is nobody's.
@@ -173,12 +200,12 @@ void Visit::end() {
   if (!untaken) {
     return;
   }
-  if (auto record = storage::read_record(*home_, id_); record.ok()) {
+  if (auto record = storage::read_record(*house_.home, id_); record.ok()) {
     const std::string reason = "nobody took it: the command that made it ended";
     if (origin_ == CreateRequest::Origin::kStopped) {
-      (void)stop_sandbox(*home_, record.value(), 0, reason, storage::Wake::kWhenTold);
+      (void)stop_sandbox(*house_.home, record.value(), 0, reason, storage::Wake::kWhenTold);
     } else {
-      (void)remove_sandbox(*home_, record.value(), 0, reason);
+      (void)remove_sandbox(*house_.home, record.value(), 0, reason);
     }
   }
 }

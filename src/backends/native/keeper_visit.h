@@ -1,14 +1,18 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "backends/native/creation.h"
 #include "backends/native/scope.h"
+#include "backends/native/warm_pool.h"
 #include "base/unique_fd.h"
 #include "storage/home.h"
+#include "storage/open_state.h"
 
 namespace carrel::native {
 
@@ -18,8 +22,14 @@ namespace carrel::native {
 // notices.
 class Visit {
  public:
-  // `scope` is the keeper's own.
-  Visit(storage::Home& home, const OwnScope& scope, UniqueFd client);
+  // What the keeper has for all of its clients.
+  struct House {
+    storage::Home* home = nullptr;
+    storage::OpenState* rows = nullptr;
+    const OwnScope* scope = nullptr;
+    WarmPool* warm = nullptr;
+  };
+  Visit(const House& house, UniqueFd client);
 
   [[nodiscard]] int client_fd() const { return client_.get(); }
   // -1 when nothing is expected of a guest.
@@ -27,6 +37,15 @@ class Visit {
   // Milliseconds until go_on() is due without an event; nothing: never.
   [[nodiscard]] std::optional<int> time_left() const;
   [[nodiscard]] bool over() const { return stage_ == Stage::kOver; }
+  // How many sandboxes it wants to be kept warm, as long as it is there.
+  [[nodiscard]] std::size_t wanted_warm() const { return stage_ == Stage::kHolding ? warm_ : 0; }
+  [[nodiscard]] bool holds() const { return stage_ == Stage::kHolding; }
+  // It waits for a sandbox.
+  [[nodiscard]] bool waits() const {
+    return stage_ == Stage::kAsking || stage_ == Stage::kBuilding;
+  }
+  // Tells it the ids of those that there are.
+  void tell_warm();
 
   // Returns a sandbox when one was finished: it is the caller's from then on.
   std::optional<Creation::Finished> go_on(short client_events, short guest_events);
@@ -37,6 +56,7 @@ class Visit {
     kAsking,    // its request is not complete
     kBuilding,  // its sandbox is not ready
     kAnswered,  // it has not said that it got the id
+    kHolding,   // it is told what is kept warm, until it goes
     kOver,
   };
 
@@ -44,11 +64,11 @@ class Visit {
   void begin();
   std::optional<Creation::Finished> build();
   void confirm();
+  bool send(const Result<std::string>& id);
   void answer(const Result<std::string>& id);
   void end();
 
-  storage::Home* home_;
-  const OwnScope* scope_;
+  House house_;
   UniqueFd client_;
   Stage stage_ = Stage::kAsking;
   Clock::time_point deadline_;
@@ -56,7 +76,10 @@ class Visit {
   std::vector<UniqueFd> descriptors_;  // that came with it
   std::string id_;
   CreateRequest::Origin origin_ = CreateRequest::Origin::kNew;
+  CreateRequest::From from_ = CreateRequest::From::kNothing;
   std::optional<Creation> creation_;
+  std::size_t warm_ = 0;
+  std::set<std::string> told_;  // ids
 };
 
 }  // namespace carrel::native

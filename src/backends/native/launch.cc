@@ -352,17 +352,31 @@ Status Launch::make(int into) {
       CARREL_TRY(made_->map_ids(id_map(kFirstSandboxId + *id_range_ * kIdsPerSandbox)));
     }
     CARREL_TRY(made_->execute());
-    CARREL_TRY(prepare_trees());
-    CARREL_TRY(plan());
-    std::vector<int> trees;
-    for (std::size_t i = 0; i < trees_.size(); ++i) {
-      const UniqueFd& mount = trees_[i].mount;
-      trees.push_back(mount.valid() ? mount.get() : request_.trees[i].source.get());
-    }
-    return made_->send(protocol::FrameType::kPlan, encode_plan(*mounts_), trees);
+    return send_plan();
   };
   Status started = start();
   return started.ok() ? started : made_->settle(std::move(started));
+}
+
+Status Launch::send_plan() {
+  CARREL_TRY(prepare_trees());
+  CARREL_TRY(plan());
+  std::vector<int> trees;
+  for (std::size_t i = 0; i < trees_.size(); ++i) {
+    const UniqueFd& mount = trees_[i].mount;
+    trees.push_back(mount.valid() ? mount.get() : request_.trees[i].source.get());
+  }
+  return made_->send(protocol::FrameType::kPlan, encode_plan(*mounts_), trees);
+}
+
+Result<Launch> Launch::begin_with(storage::Home& home, LaunchRequest request,
+                                  GuestProcess process) {
+  CARREL_TRY(check_image(request.spec));
+  CARREL_TRY(check_trees(request.spec, request.trees));
+  Launch launch(home, std::move(request));
+  launch.made_.emplace(std::move(process));
+  CARREL_TRY(launch.send_plan());
+  return launch;
 }
 
 Result<Launch> Launch::begin(storage::Home& home, LaunchRequest request, int clone_into,

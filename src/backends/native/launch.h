@@ -69,6 +69,9 @@ class Launch {
   // root, which takes it longer than everything else. The lender, if there is one, is asked first.
   static Result<Launch> begin(storage::Home& home, LaunchRequest request, int clone_into,
                               Lender* lender = nullptr);
+  // The same with a first process that waits for its plan already. It has the ids of the request.
+  static Result<Launch> begin_with(storage::Home& home, LaunchRequest request,
+                                   GuestProcess process);
   // The bound socket that the guest will listen on, if the request has none.
   void give_listener(UniqueFd listener) { request_.listener = std::move(listener); }
   // Waits for the first process, if it was asked for: where its network was made ahead, that can be
@@ -92,6 +95,7 @@ class Launch {
   Status ask(Lender& lender, int into);
   Status take_loan();
   Status make(int into);
+  Status send_plan();
   Status tell(std::string_view boot, const std::vector<int>& descriptors);
 
   storage::Home* home_;

@@ -75,11 +75,14 @@ Status end_process(const storage::BoxRecord& record, const UniqueFd& process) {
   return {};
 }
 
-// Where the groups of a sandbox are: its record knows, and before there is one, its row.
+// Where the groups of a sandbox are: its record knows, and before there is one, a note or its row.
 std::string parent_of(storage::Home& home, const std::string& id,
                       const std::optional<storage::SandboxRow>& row) {
   if (auto record = storage::read_record(home, id); record.ok()) {
     return record.value().cgroup_parent;
+  }
+  if (std::string noted = storage::noted_groups(home, id); !noted.empty()) {
+    return noted;
   }
   if (row.has_value()) {
     if (auto spec = policy::spec_from_json(row->spec); spec.ok()) {

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <list>
+#include <optional>
+#include <string>
+
+#include "backends/native/scope.h"
+#include "backends/native/warm_box.h"
+#include "base/unique_fd.h"
+#include "storage/home.h"
+
+namespace carrel::native {
+
+inline constexpr std::size_t kMostWarm = 64;
+
+// The sandboxes that a keeper has ready for others: see docs/decisions/0027. Each is given away
+// once. What is missing is made later, one at a time, when whoever took the last one has done with
+// the processors.
+class WarmPool {
+ public:
+  // Made in `scope`, if there is one.
+  WarmPool(storage::Home& home, const OwnScope& scope) : home_(&home), scope_(&scope) {}
+
+  // How many there should be from now on. What is too much goes at once.
+  void want(std::size_t count);
+  [[nodiscard]] const std::list<WarmBox>& boxes() const { return boxes_; }
+
+  // Nothing when there is none of that id that still lives.
+  std::optional<WarmBox> take(const std::string& id);
+  // Removes those whose first process has ended, and all of them when something was mounted or
+  // unmounted since the last look: they have the host's mounts of when they were made.
+  void drop_outdated();
+  // For a POLLPRI when that has happened: whoever polls it drops them all.
+  [[nodiscard]] int mounts_fd() const { return mounts_.get(); }
+  void drop_all() { boxes_.clear(); }
+
+  // Milliseconds until refill() has something to do; nothing: there are enough.
+  [[nodiscard]] std::optional<int> time_left() const;
+  // Makes one more, if it is time for that.
+  void refill();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  storage::Home* home_;
+  const OwnScope* scope_;
+  std::size_t wanted_ = 0;
+  UniqueFd mounts_;  // the list of this process's mounts
+  std::list<WarmBox> boxes_;
+  Clock::time_point lacking_since_;
+  Clock::time_point due_;
+};
+
+}  // namespace carrel::native
