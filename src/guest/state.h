@@ -144,6 +144,8 @@ struct DiskWatch {
   std::uint64_t room = 0;     // what the file system had left then
   std::uint64_t kept = 0;     // bytes after the limit was last overstepped
   bool idle = true;           // there is nobody who could write
+  std::uint64_t told = 0;     // bytes, at the last walk for somebody who asked
+  std::uint64_t tell_us = 0;  // until when that is told again
 };
 
 struct Guest {

@@ -13,6 +13,7 @@
 #include "manager/stopping.h"
 #include "policy/validate.h"
 #include "storage/box.h"
+#include "storage/box_use.h"
 
 namespace carrel::manager {
 
@@ -87,6 +88,7 @@ Result<std::string> make_sandbox(storage::Home& home, Wish wish) {
   CARREL_TRY(add_workspace(home, request.spec, request.trees, workspace, wish.finish_restore));
   CARREL_ASSIGN(const auto image, resolve_image(home, wish.given, request.spec));
   const std::string workdir = request.spec.workdir;
+  const std::uint64_t lease_ms = request.lease_ms;
   std::string last;  // the id that it would have had
   auto id =
       native::create_sandbox(home, std::move(request), [&](const std::string& chosen) -> Status {
@@ -102,6 +104,9 @@ Result<std::string> make_sandbox(storage::Home& home, Wish wish) {
       storage::drop_wish(home, last);
     }
     return id.error();
+  }
+  if (lease_ms != 0) {
+    storage::note_lease(home, id.value(), lease_ms);
   }
   if (Status served = native::serve_network(home, id.value()); !served.ok()) {
     take_back(home, id.value(), wish, "it had no network");

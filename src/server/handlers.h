@@ -81,5 +81,7 @@ Result<std::vector<native::GivenTree>> open_trees(Request& request, const policy
 // A sandbox as the API shows it.
 enum class Detail { kShort, kWhole };
 Json sandbox_json(Request& request, const storage::SandboxRow& row, Detail detail);
+// What its guest knows besides (inner_life.cc): it is asked, and not woken for it.
+void add_inner_life(Request& request, const storage::SandboxRow& row, Json& object);
 
 }  // namespace carrel::server
