@@ -15,7 +15,9 @@ Result<Connection> connect(const Context& context) {
   return connect_to(std::string(context.arguments.operands.front()));
 }
 
-Result<Connection> connect_to(const std::string& named) {
+namespace {
+
+Result<Connection> try_to_connect(const std::string& named) {
   Connection connection;
   CARREL_ASSIGN(connection.home, storage::Home::open());
   CARREL_ASSIGN(connection.record, manager::find_awake(connection.home, named, finish_restore_apart));
@@ -27,6 +29,22 @@ Result<Connection> connect_to(const std::string& named) {
   }
   connection.stream = std::move(stream.value());
   return connection;
+}
+
+}  // namespace
+
+Result<Connection> connect_to(const std::string& named) {
+  auto connection = try_to_connect(named);
+  if (connection.ok() || connection.error().code != Code::kGone) {
+    return connection;
+  }
+  // It died, and nobody had seen it: one that is to be made again is, now.
+  if (auto home = storage::Home::open(); home.ok()) {
+    native::sweep_boxes(home.value());
+  }
+  auto again = try_to_connect(named);
+  return again.ok() || again.error().code != Code::kNotFound ? std::move(again)
+                                                             : std::move(connection);
 }
 
 std::chrono::milliseconds timeout_for(const Context& context, const storage::BoxRecord& record) {

@@ -81,6 +81,10 @@ Result<std::string> make_sandbox(storage::Home& home, Wish wish) {
     return Error{Code::kInvalid, 0, "a sandbox that stops when idle needs a workspace of a name",
                  "give it --workspace NAME, or choose pause or remove"};
   }
+  if (wish.spec.on_failure == policy::OnFailure::kRecreate && wish.spec.workspace.empty()) {
+    return Error{Code::kInvalid, 0, "a sandbox that is made again needs a workspace of a name",
+                 "give it --workspace NAME"};
+  }
   const bool comes_back = !wish.spec.workspace.empty() && wish.stopped.empty();
   const std::string text = comes_back ? wish_to_json(wish) : std::string();
   native::CreateRequest request = request_of(wish);

@@ -156,15 +156,16 @@ Error Manager::explain_end(const std::string& id, Error error) {
     if (!row.ok() || !row.value().has_value()) {
       return error;
     }
-    if (row.value()->state == "stopped") {
+    const bool stopped = row.value()->state == "stopped";
+    if (stopped && row.value()->wake == storage::Wake::kWhenTold) {
       return is_stopped(*row.value());
     }
-    if (row.value()->state == "ended") {
+    if (stopped || row.value()->state == "ended") {
       error.message = "sandbox " + id + " has ended";
       if (!row.value()->reason.empty()) {
         error.message += ": " + row.value()->reason;
       }
-      error.hint.clear();
+      error.hint = stopped ? "the next call starts it again, with its workspace" : "";
       return error;
     }
     if (i == kReasonTries / 2) {

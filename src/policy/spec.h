@@ -40,6 +40,10 @@ enum class WorkspaceUse { kAlone, kShared };
 // wakes when somebody uses it again.
 enum class OnIdle { kNothing, kPause, kStop, kRemove };
 
+// What becomes of one that dies: whose first process ends and nobody wanted that. One that is made
+// again has the same id and the same workspace, and is there with its next use.
+enum class OnFailure { kNothing, kRecreate };
+
 enum class MountMode { kReadOnly, kReadWrite };
 
 // A host folder or file that is shown inside. Both are absolute; the source is not resolved.
@@ -83,6 +87,7 @@ struct Spec {
   WorkspaceUse workspace_use = WorkspaceUse::kAlone;
   OnIdle on_idle = OnIdle::kNothing;
   std::chrono::milliseconds idle_timeout{3'600'000};
+  OnFailure on_failure = OnFailure::kNothing;
   std::string code;  // source text that is put, read-only, at code_path(); empty: none
 };
 

@@ -131,6 +131,8 @@ Result<Spec> read(const Json& object) {
   }
   spec.idle_timeout = std::chrono::milliseconds(
       object.value("idle_timeout_ms", std::int64_t{spec.idle_timeout.count()}));
+  spec.on_failure =
+      object.value("recreate", false) ? OnFailure::kRecreate : OnFailure::kNothing;
   read_mounts(object, spec);
   for (const Json& protection : object.at("require")) {
     int value = protection.get<int>();
@@ -179,6 +181,9 @@ std::string spec_to_json(const Spec& spec, Values values) {
   if (spec.on_idle != OnIdle::kNothing) {
     object["on_idle"] = static_cast<int>(spec.on_idle);
     object["idle_timeout_ms"] = spec.idle_timeout.count();
+  }
+  if (spec.on_failure == OnFailure::kRecreate) {
+    object["recreate"] = true;
   }
   write_mounts(object, spec);
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -59,10 +59,10 @@ Creation::~Creation() {
   lock_.reset();
   constexpr int kOthersMs = 5000;
   if (request_.origin == CreateRequest::Origin::kStopped) {
-    (void)bury(*home_, request_.id, "it could not be started again", kOthersMs);
+    (void)bury(*home_, request_.id, {"it could not be started again"}, kOthersMs);
     return;
   }
-  (void)bury(*home_, request_.id, "it was never finished", kOthersMs);
+  (void)bury(*home_, request_.id, {"it was never finished"}, kOthersMs);
   // Nobody was told of it.
   if (auto state = storage::State::open(*home_); state.ok()) {
     (void)state.value().forget(request_.id);
