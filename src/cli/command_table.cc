@@ -37,7 +37,9 @@ constexpr std::array kCommands = {
             "The sandbox stays until it is removed or its lease ends. Its limits hold for "
             "everything that runs in it together.",
             "id=$(carrel create)\twith the defaults\n"
-            "carrel create --name build --lease 2h --memory 2g\tnamed, ends by itself\n",
+            "carrel create --name build --lease 2h --memory 2g\tnamed, ends by itself\n"
+            "carrel create --service web:8000='python3 -m http.server 8000' --wait-ready 10\twith a "
+            "program that runs as long\n",
             Visibility::kListed},
     Command{CommandId::kShell, "sh", "run a command in the sandbox's long-lived shell",
             CommandGroup::kLongLived, kSandboxAndText, 2, 2, Trailing::kNothing, kCarrelFailed,

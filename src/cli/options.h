@@ -125,6 +125,7 @@ enum class OptionId {
   kLanguage,
   kName,
   kLease,
+  kWaitReady,
   kSession,
   kStdin,
   kDetach,

@@ -9,6 +9,7 @@
 #include "guest/disk.h"
 #include "guest/port.h"
 #include "guest/runtime.h"
+#include "guest/services.h"
 #include "guest/shell.h"
 #include "guest/standstill.h"
 
@@ -210,7 +211,7 @@ bool list(Guest& guest, std::uint32_t index, std::uint32_t channel) {
     protocol::CommandRow row;
     row.id = command.id;
     row.running = command.state != CommandState::kFinished ? 1 : 0;
-    row.kind = command.kind;
+    row.kind = command.service ? protocol::StartKind::kService : command.kind;
     row.started_ms = command.started_wall_ms;
     row.stdout_start = command.output[0].ring.start();
     row.stdout_end = command.output[0].ring.end();
@@ -344,6 +345,10 @@ bool take_frame(Guest& guest, std::uint32_t index, const FrameHeader& header,
         end_standstill(guest);
       }
       return reader.finished();
+    case FrameType::kService:
+      return index == 0 && add_service(guest, payload);
+    case FrameType::kServices:
+      return reader.finished() && tell_services(guest, index, header.channel);
     case FrameType::kDisk:
       return reader.finished() && tell_disk(guest, index, header.channel);
     case FrameType::kNetwork:

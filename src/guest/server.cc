@@ -14,6 +14,7 @@
 #include "guest/processes.h"
 #include "guest/requests.h"
 #include "guest/runtime.h"
+#include "guest/services.h"
 #include "guest/shell.h"
 #include "guest/shell_outputs.h"
 #include "guest/standstill.h"
@@ -200,6 +201,7 @@ std::uint64_t next_deadline(const Guest& guest) {
   for (const Shell& shell : guest.shells) {
     nearest(at, shell.patience_us);
   }
+  nearest(at, service_deadline(guest));
   if (guest.boot.memory_watch_bytes != 0 && guest.watch.next_us == 0 && any_running(guest)) {
     nearest(at, now + kMemoryWatchUs);
   }
@@ -346,6 +348,7 @@ void expire(Guest& guest) {
       on_shell_patience(guest, i);
     }
   }
+  tend_services(guest, now);
   if (guest.boot.memory_watch_bytes != 0) {
     watch_memory(guest, now);
   }

@@ -45,7 +45,7 @@ std::vector<Holder> holders_of(const storage::Home& home, const storage::Sandbox
     return holders;
   }
   for (const KnownCommand& command : commands) {
-    if (command.running) {
+    if (command.holds()) {
       // The guest ends each word with a space.
       const std::string title = command.title.substr(0, command.title.find_last_not_of(' ') + 1);
       holders.push_back({.by = Holder::By::kCommand, .what = title, .command = command.id});

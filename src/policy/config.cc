@@ -1,6 +1,7 @@
 #include "policy/config.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "policy/checked_toml.h"
@@ -73,6 +74,34 @@ bool scalar_text(const toml::node& node, ValueKind kind, std::string& text) {
     return false;
   }
   return true;
+}
+
+// Strings, whole numbers, and tables and arrays of them; anything else becomes null, which no
+// setting takes.
+nlohmann::ordered_json json_of(const toml::node& node) {
+  if (const auto* string = node.as_string(); string != nullptr) {
+    return string->get();
+  }
+  if (const auto* whole = node.as_integer(); whole != nullptr) {
+    return whole->get();
+  }
+  nlohmann::ordered_json value;
+  if (const toml::array* array = node.as_array(); array != nullptr) {
+    value = nlohmann::ordered_json::array();
+    for (const toml::node& element : *array) {
+      value.push_back(json_of(element));
+    }
+  } else if (const toml::table* table = node.as_table(); table != nullptr) {
+    value = nlohmann::ordered_json::object();
+    for (const auto& [name, element] : *table) {
+      value[std::string(name.str())] = json_of(element);
+    }
+  }
+  return value;
+}
+
+std::string text_of(const nlohmann::ordered_json& object) {
+  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 class Reader {
@@ -153,7 +182,30 @@ class Reader {
         variables != nullptr && setting->kind == ValueKind::kVariables) {
       return read_variables(key, *variables, *setting, target);
     }
+    if (const toml::table* services = node.as_table();
+        services != nullptr && setting->kind == ValueKind::kServices) {
+      return read_services(key, *services, *setting, target);
+    }
     return wrong_type(place(node.source()), key.str(), *setting, node.type());
+  }
+
+  // [services.NAME]: what it holds is read by the setting, as an object.
+  Status read_services(const toml::key& key, const toml::table& services, const Setting& setting,
+                       std::vector<Assignment>& target) {
+    for (const auto& [name, node] : services) {
+      const toml::table* table = node.as_table();
+      if (table == nullptr) {
+        return wrong_type(place(node.source()), key.str(), setting, node.type());
+      }
+      nlohmann::ordered_json object = json_of(*table);
+      if (object.contains("name")) {
+        return config_error(place(node.source()), concat({key.str(), ".", name.str(),
+                                                          " has its name already"}));
+      }
+      object["name"] = std::string(name.str());
+      CARREL_TRY(assign(place(node.source()), setting, key.str(), text_of(object), target));
+    }
+    return {};
   }
 
   Status read_array(const toml::key& key, const toml::array& array, const Setting& setting,

@@ -363,6 +363,29 @@ std::string get_on_failure(const Spec& spec) {
   return std::string(kFailureWords[static_cast<std::size_t>(spec.on_failure)]);
 }
 
+Status set_service(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(Service service, parse_service(given));
+  for (Service& known : spec.services) {
+    if (known.name == service.name) {
+      known = std::move(service);
+      return {};
+    }
+  }
+  if (spec.services.size() == kMostServices) {
+    return bad_value({given.name, service.name}, "more than 8 services");
+  }
+  spec.services.push_back(std::move(service));
+  return {};
+}
+
+std::string get_service(const Spec& spec) {
+  std::string text;
+  for (const Service& service : spec.services) {
+    text += (text.empty() ? "" : "; ") + service_text(service);
+  }
+  return text;
+}
+
 Status refuse_tier(Spec&, const Given& given) {
   constexpr std::array<std::string_view, 3> kWords = {"low", "medium", "high"};
   if (std::find(kWords.begin(), kWords.end(), given.text) == kWords.end()) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "policy/network.h"
+#include "policy/service.h"
 
 namespace carrel::policy {
 
@@ -88,6 +89,7 @@ struct Spec {
   OnIdle on_idle = OnIdle::kNothing;
   std::chrono::milliseconds idle_timeout{3'600'000};
   OnFailure on_failure = OnFailure::kNothing;
+  std::vector<Service> services;  // names are unique
   std::string code;  // source text that is put, read-only, at code_path(); empty: none
 };
 

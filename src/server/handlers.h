@@ -28,6 +28,9 @@ Status resume_sandbox(Request& request);
 Status stop_sandbox(Request& request);
 Status start_sandbox(Request& request);
 
+// inner_life.cc
+Status get_services(Request& request);
+
 // commands.cc
 Status run_shell(Request& request);
 Status run_exec(Request& request);

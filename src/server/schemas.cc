@@ -52,6 +52,7 @@ constexpr std::string_view kFixed = R"({
     "backend": {"type": "string"},
     "held_by": {"type": "array", "items": {"$ref": "#/components/schemas/Holder"},
       "description": "what keeps it up, where one sandbox is asked for"},
+    "services": {"type": "array", "items": {"$ref": "#/components/schemas/Service"}},
     "settings": {"type": "object", "additionalProperties": {"type": "string"}},
     "enforcement": {"type": "array", "items": {"type": "object"}}}},
 "Holder": {"type": "object", "required": ["by", "what", "command", "until_ms"],
@@ -59,6 +60,16 @@ constexpr std::string_view kFixed = R"({
     "by": {"type": "string", "enum": ["command", "connection", "lease", "idle_time", "keep"]},
     "what": {"type": "string"}, "command": {"type": ["string", "null"]},
     "until_ms": {"type": ["integer", "null"]}}},
+"Service": {"type": "object", "required": ["name", "state", "restarts", "command", "last_exit"],
+  "properties": {
+    "name": {"type": "string"},
+    "state": {"type": "string", "enum": ["waiting", "starting", "ready"]},
+    "restarts": {"type": "integer"},
+    "command": {"type": ["string", "null"], "description": "whose output is its output"},
+    "last_exit": {"type": ["integer", "null"]}}},
+"ServiceList": {"type": "object", "required": ["ready", "services"],
+  "properties": {"ready": {"type": "boolean", "description": "whether all of them are"},
+    "services": {"type": "array", "items": {"$ref": "#/components/schemas/Service"}}}},
 "SandboxPage": {"type": "object", "required": ["sandboxes", "next_cursor"],
   "properties": {
     "sandboxes": {"type": "array", "items": {"$ref": "#/components/schemas/Sandbox"}},
@@ -93,7 +104,7 @@ constexpr std::string_view kFixed = R"({
     "stderr_start", "stderr_end"],
   "properties": {
     "id": {"type": "string"}, "state": {"type": "string", "enum": ["running", "ended"]},
-    "kind": {"type": "string", "enum": ["exec", "shell"]}, "title": {"type": "string"},
+    "kind": {"type": "string", "enum": ["exec", "shell", "service"]}, "title": {"type": "string"},
     "started_ms": {"type": "integer"},
     "stdout_start": {"type": "integer", "description": "the oldest byte that is kept"},
     "stdout_end": {"type": "integer"}, "stderr_start": {"type": "integer"},

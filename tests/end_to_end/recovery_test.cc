@@ -23,7 +23,7 @@ class Recovery : public ServeTest {
 
   // The first process, which nobody inside can reach, is killed from outside.
   void kill_guest(const std::string& box) {
-    std::ifstream record(home_of(GetParam()) + "/run/box/" + id_of(box) + "/record");
+    std::ifstream record(place().home(GetParam()) + "/run/box/" + id_of(box) + "/record");
     for (std::string line; std::getline(record, line);) {
       if (line.starts_with("pid=")) {
         ASSERT_EQ(::kill(std::stoi(line.substr(4)), SIGKILL), 0);

@@ -10,6 +10,7 @@
 
 #include "backends/native/network.h"
 #include "backends/native/remains.h"
+#include "backends/native/services.h"
 #include "policy/spec_json.h"
 #include "sandbox/command.h"
 #include "storage/box.h"
@@ -138,6 +139,7 @@ Status Creation::store() {
   CARREL_ASSIGN(storage::State state, storage::State::open(*home_));
   CARREL_TRY(state.set_running(record.id, enforcement_json(launched_.enforcement)));
   CARREL_TRY(storage::write_draft(*home_, record));
+  CARREL_TRY(send_services(launched_.stream, request_.spec));
   CARREL_TRY(launched_.stream.send(0, protocol::FrameType::kDetach));
   if (has_network(request_.spec)) {
     CARREL_TRY(register_network(*home_, record.id, egress::Registration::Kind::kLongLived,
