@@ -19,6 +19,7 @@ namespace carrel::cli {
 enum class CommandId : unsigned {
   kRun,
   kCode,
+  kTasks,
   kCreate,
   kShell,
   kExec,

@@ -7,7 +7,9 @@
 #include "policy/checked_toml.h"
 #include "policy/given.h"
 #include "policy/mount_request.h"
+#include "policy/names.h"
 #include "policy/suggest.h"
+#include "policy/tasks.h"
 #include "policy/value_types.h"
 
 namespace carrel::policy {
@@ -104,6 +106,13 @@ std::string text_of(const nlohmann::ordered_json& object) {
   return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
+Status apply(const std::vector<Assignment>& assignments, Spec& spec) {
+  for (const Assignment& assignment : assignments) {
+    CARREL_TRY(assignment.setting->set(spec, {assignment.setting->name, assignment.text}));
+  }
+  return {};
+}
+
 class Reader {
  public:
   explicit Reader(std::string_view path) : path_(path) {}
@@ -125,7 +134,88 @@ class Reader {
     return config;
   }
 
+  Result<TaskFile> read_tasks(const toml::table& document) {
+    Config config;
+    lists_paths_ = &config.lists_paths;
+    TaskFile file;
+    const toml::table* tasks = nullptr;
+    for (const auto& [key, node] : document) {
+      if (key.str() == "tasks" && node.is_table()) {
+        tasks = node.as_table();
+      } else if (key.str() == "at_once" && node.is_integer() && node.as_integer()->get() >= 1 &&
+                 node.as_integer()->get() <= static_cast<std::int64_t>(kMostTasks)) {
+        file.at_once = static_cast<std::size_t>(node.as_integer()->get());
+      } else if (key.str() == "tasks" || key.str() == "at_once") {
+        return config_error(place(key.source()), concat({quote(key.str()), " must be ",
+                                                         key.str() == "tasks"
+                                                             ? "a table of tables"
+                                                             : "a whole number from 1 to 256"}));
+      } else {
+        CARREL_TRY(read_key(key, node, config.common, nullptr));
+      }
+    }
+    if (tasks == nullptr || tasks->empty() || tasks->size() > kMostTasks) {
+      return config_error({path_, 0}, "there must be 1 to 256 tasks, as [tasks.NAME]");
+    }
+    for (const auto& [name, node] : *tasks) {
+      if (!node.is_table()) {
+        return config_error(place(name.source()), concat({quote(name.str()), " is not a table"}));
+      }
+      if (Status good = check_name({"tasks", name.str()}); !good.ok()) {
+        return at_place(place(name.source()), std::move(good.error()));
+      }
+      CARREL_ASSIGN(Task task, read_task(*node.as_table(), config));
+      task.name = name.str();
+      file.tasks.push_back(std::move(task));
+    }
+    return file;
+  }
+
  private:
+  Result<Task> read_task(const toml::table& table, Config& config) {
+    Task task;
+    std::vector<Assignment> own;
+    given_.clear();
+    for (const auto& [key, node] : table) {
+      const bool text = key.str() == "command" || key.str() == "stdin";
+      if (!text && key.str() != "argv") {
+        CARREL_TRY(read_key(key, node, own, nullptr));
+        continue;
+      }
+      const nlohmann::ordered_json value = json_of(node);
+      const bool words = value.is_array() && !value.empty() &&
+                         std::all_of(value.begin(), value.end(),
+                                     [](const auto& word) { return word.is_string(); });
+      if (text ? !value.is_string() : !words) {
+        return config_error(place(node.source()),
+                            concat({quote(key.str()), " must be ",
+                                    text ? "a string" : "an array of strings"}));
+      }
+      if (key.str() == "stdin") {
+        task.input = value.get<std::string>();
+        continue;
+      }
+      if (!task.arguments.empty()) {
+        return config_error(place(key.source()), "a task has either command or argv");
+      }
+      task.arguments = text ? std::vector<std::string>{"bash", "-c", value.get<std::string>()}
+                            : value.get<std::vector<std::string>>();
+    }
+    if (task.arguments.empty() || task.arguments.front().empty()) {
+      return config_error(place(table.source()), "a task needs a command or argv");
+    }
+    task.spec = default_spec(Operation::kRun);
+    if (config.lists_paths) {
+      task.spec.mount_grants.by = MountGrants::By::kLists;
+    }
+    for (const auto* assignments : {&config.common, &own}) {
+      if (Status good = apply(*assignments, task.spec); !good.ok()) {
+        return at_place(place(table.source()), std::move(good.error()));
+      }
+    }
+    return task;
+  }
+
   [[nodiscard]] Place place(const toml::source_region& source) const {
     return {path_, source.begin.line};
   }
@@ -364,13 +454,6 @@ Status check_text(std::string_view text, std::string_view path) {
   return {};
 }
 
-Status apply(const std::vector<Assignment>& assignments, Spec& spec) {
-  for (const Assignment& assignment : assignments) {
-    CARREL_TRY(assignment.setting->set(spec, {assignment.setting->name, assignment.text}));
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<Config> parse_config(std::string_view text, std::string_view path) {
@@ -384,6 +467,17 @@ Result<Config> parse_config(std::string_view text, std::string_view path) {
       }
     }
     return config;
+  } catch (const toml::parse_error& error) {
+    return config_error({path, error.source().begin.line}, printable(error.description()));
+  } catch (const BrokenExpectation&) {
+    return config_error({path, 0}, "not TOML: a bracket or brace is out of place");
+  }
+}
+
+Result<TaskFile> parse_tasks(std::string_view text, std::string_view path) {
+  CARREL_TRY(check_text(text, path));
+  try {
+    return Reader(path).read_tasks(toml::parse(text));
   } catch (const toml::parse_error& error) {
     return config_error({path, error.source().begin.line}, printable(error.description()));
   } catch (const BrokenExpectation&) {
