@@ -1,6 +1,7 @@
 #include "policy/config.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -36,29 +37,12 @@ Error config_error(const Place& place, std::string message) {
 }
 
 std::string_view type_name(toml::node_type type) {
-  switch (type) {
-    case toml::node_type::table:
-      return "a table";
-    case toml::node_type::array:
-      return "an array";
-    case toml::node_type::string:
-      return "a string";
-    case toml::node_type::integer:
-      return "a whole number";
-    case toml::node_type::floating_point:
-      return "a number with a fraction";
-    case toml::node_type::boolean:
-      return "a boolean";
-    case toml::node_type::date:
-      return "a date";
-    case toml::node_type::time:
-      return "a time";
-    case toml::node_type::date_time:
-      return "a date";
-    case toml::node_type::none:
-      break;
-  }
-  return "nothing";
+  // In the order of the enumeration; a date with a time is the last.
+  constexpr std::array<std::string_view, 10> kNames = {
+      "nothing", "a table",   "an array", "a string", "a whole number", "a number with a fraction",
+      "a boolean", "a date", "a time",   "a date"};
+  const auto at = static_cast<std::size_t>(type);
+  return at < kNames.size() ? kNames[at] : kNames[0];
 }
 
 // The one value of a node as text, if its type is one that the kind takes.
@@ -454,43 +438,46 @@ Status check_text(std::string_view text, std::string_view path) {
   return {};
 }
 
+// What `read` makes of the document.
+template <typename T, typename Read>
+Result<T> parse_with(std::string_view text, std::string_view path, Read&& read) {
+  CARREL_TRY(check_text(text, path));
+  try {
+    const toml::table document = toml::parse(text);
+    return read(document);
+  } catch (const toml::parse_error& error) {
+    return config_error({path, error.source().begin.line}, printable(error.description()));
+  } catch (const BrokenExpectation&) {
+    return config_error({path, 0}, "not TOML: a bracket or brace is out of place");
+  }
+}
+
 }  // namespace
 
 Result<Config> parse_config(std::string_view text, std::string_view path) {
-  CARREL_TRY(check_text(text, path));
-  try {
-    CARREL_ASSIGN(Config config, Reader(path).read(toml::parse(text)));
-    // What is good by itself can still disagree, as two mounts at one place do.
-    for (const Operation operation : {Operation::kRun, Operation::kCreate}) {
-      if (auto spec = spec_from(config, operation); !spec.ok()) {
-        return at_place({path, 0}, std::move(spec.error()));
-      }
+  CARREL_ASSIGN(Config config, parse_with<Config>(text, path, [&](const toml::table& document) {
+                  return Reader(path).read(document);
+                }));
+  // What is good by itself can still disagree, as two mounts at one place do.
+  for (const Operation operation : {Operation::kRun, Operation::kCreate}) {
+    if (auto spec = spec_from(config, operation); !spec.ok()) {
+      return at_place({path, 0}, std::move(spec.error()));
     }
-    return config;
-  } catch (const toml::parse_error& error) {
-    return config_error({path, error.source().begin.line}, printable(error.description()));
-  } catch (const BrokenExpectation&) {
-    return config_error({path, 0}, "not TOML: a bracket or brace is out of place");
   }
+  return config;
 }
 
 Result<TaskFile> parse_tasks(std::string_view text, std::string_view path) {
-  CARREL_TRY(check_text(text, path));
-  try {
-    return Reader(path).read_tasks(toml::parse(text));
-  } catch (const toml::parse_error& error) {
-    return config_error({path, error.source().begin.line}, printable(error.description()));
-  } catch (const BrokenExpectation&) {
-    return config_error({path, 0}, "not TOML: a bracket or brace is out of place");
-  }
+  return parse_with<TaskFile>(text, path, [&](const toml::table& document) {
+    return Reader(path).read_tasks(document);
+  });
 }
 
-Result<std::map<std::string, std::string>> parse_strings(std::string_view text,
-                                                         std::string_view path) {
-  CARREL_TRY(check_text(text, path));
-  std::map<std::string, std::string> strings;
-  try {
-    const toml::table document = toml::parse(text);
+using Strings = std::map<std::string, std::string>;
+
+Result<Strings> parse_strings(std::string_view text, std::string_view path) {
+  return parse_with<Strings>(text, path, [&](const toml::table& document) -> Result<Strings> {
+    Strings strings;
     for (const auto& [key, node] : document) {
       const auto* value = node.as_string();
       if (value == nullptr) {
@@ -501,11 +488,7 @@ Result<std::map<std::string, std::string>> parse_strings(std::string_view text,
       strings.emplace(key.str(), value->get());
     }
     return strings;
-  } catch (const toml::parse_error& error) {
-    return config_error({path, error.source().begin.line}, printable(error.description()));
-  } catch (const BrokenExpectation&) {
-    return config_error({path, 0}, "not TOML: a bracket or brace is out of place");
-  }
+  });
 }
 
 Result<Spec> spec_from(const Config& config, Operation operation) {
