@@ -19,6 +19,7 @@ namespace {
 // Together with TOML_MAX_NESTED_VALUES this bounds how deep a document can nest: each dot of a key
 // is a table, and the parser's tables are destroyed recursively.
 constexpr std::ptrdiff_t kMostDotsInALine = 256;
+constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
 
 // Where in the file an error is.
 struct Place {
@@ -37,12 +38,11 @@ Error config_error(const Place& place, std::string message) {
 }
 
 std::string_view type_name(toml::node_type type) {
-  // In the order of the enumeration; a date with a time is the last.
+  // In the order of the enumeration.
   constexpr std::array<std::string_view, 10> kNames = {
       "nothing", "a table",   "an array", "a string", "a whole number", "a number with a fraction",
       "a boolean", "a date", "a time",   "a date"};
-  const auto at = static_cast<std::size_t>(type);
-  return at < kNames.size() ? kNames[at] : kNames[0];
+  return kNames[static_cast<std::size_t>(type) % kNames.size()];
 }
 
 // The one value of a node as text, if its type is one that the kind takes.
@@ -84,10 +84,6 @@ nlohmann::ordered_json json_of(const toml::node& node) {
     }
   }
   return value;
-}
-
-std::string text_of(const nlohmann::ordered_json& object) {
-  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 Status apply(const std::vector<Assignment>& assignments, Spec& spec) {
@@ -277,7 +273,8 @@ class Reader {
                                                           " has its name already"}));
       }
       object["name"] = std::string(name.str());
-      CARREL_TRY(assign(place(node.source()), setting, key.str(), text_of(object), target));
+      CARREL_TRY(assign(place(node.source()), setting, key.str(),
+                        object.dump(-1, ' ', false, kReplace), target));
     }
     return {};
   }
@@ -474,7 +471,6 @@ Result<TaskFile> parse_tasks(std::string_view text, std::string_view path) {
 }
 
 using Strings = std::map<std::string, std::string>;
-
 Result<Strings> parse_strings(std::string_view text, std::string_view path) {
   return parse_with<Strings>(text, path, [&](const toml::table& document) -> Result<Strings> {
     Strings strings;
