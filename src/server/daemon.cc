@@ -185,6 +185,8 @@ class Daemon {
         std::make_unique<native::OneShots>(service_.manager->home(), &service_.nursery);
     CARREL_TRY(Webhooks::check(options_.webhook));
     service_.webhooks = std::make_unique<Webhooks>(service_.manager->home(), options_.webhook);
+    service_.alerts = std::make_unique<Alerts>(service_.manager->home(),
+                                               service_.counters.refused_at_door);
     raise_file_limit();
     set_stack_size();
     CARREL_TRY(take_signals());
@@ -205,6 +207,7 @@ class Daemon {
     notify("READY=1");
     std::thread tidier([this] { tidy_now_and_then(); });
     std::thread teller([this] { service_.webhooks->run(service_.stopping); });
+    std::thread watcher([this] { service_.alerts->run(service_.stopping); });
     Status served;
     while (served.ok() && g_stop == 0 && !is_idle(acceptor)) {
       served = acceptor.accept_some(g_wake, 1000ms);
@@ -223,6 +226,7 @@ class Daemon {
     log_line({{"event", "stopped"}, {"connections", acceptor.open()}});
     tidier.join();
     teller.join();
+    watcher.join();
     if (!left) {
       // Who is still at it is cut off; commands go on in their sandboxes.
       ::_exit(served.ok() ? 0 : 1);
