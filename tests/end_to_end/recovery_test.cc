@@ -1,14 +1,11 @@
 // Sandboxes that die, and those that are made again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <chrono>
-#include <fstream>
 #include <future>
 #include <string>
 
-#include "support/place.h"
 #include "support/serve.h"
 
 namespace carrel::test {
@@ -21,17 +18,6 @@ class Recovery : public ServeTest {
  protected:
   static std::string id_of(const std::string& box) { return box.substr(box.rfind('/') + 1); }
 
-  // The first process, which nobody inside can reach, is killed from outside.
-  void kill_guest(const std::string& box) {
-    std::ifstream record(place().home(GetParam()) + "/run/box/" + id_of(box) + "/record");
-    for (std::string line; std::getline(record, line);) {
-      if (line.starts_with("pid=")) {
-        ASSERT_EQ(::kill(std::stoi(line.substr(4)), SIGKILL), 0);
-        return;
-      }
-    }
-    FAIL() << "no record of " << box;
-  }
   // Dies while this command runs in it; what the client was answered.
   ApiAnswer die_during(const std::string& box, const std::string& command) {
     auto answer = std::async(std::launch::async,
