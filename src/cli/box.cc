@@ -1,6 +1,9 @@
 #include "cli/box.h"
 
+#include <poll.h>
+
 #include "backends/native/remains.h"
+#include "backends/native/strays.h"
 #include "cli/foreground.h"
 #include "cli/output.h"
 #include "cli/workspace_target.h"
@@ -34,17 +37,26 @@ Result<Connection> try_to_connect(const std::string& named) {
 }  // namespace
 
 Result<Connection> connect_to(const std::string& named) {
+  constexpr int kTries = 200;
+  constexpr int kStepMs = 50;
   auto connection = try_to_connect(named);
   if (connection.ok() || connection.error().code != Code::kGone) {
     return connection;
   }
-  // It died, and nobody had seen it: one that is to be made again is, now.
-  if (auto home = storage::Home::open(); home.ok()) {
-    native::sweep_boxes(home.value());
+  // It died just now. One that is to be made again is, once what was left of it is gone.
+  CARREL_ASSIGN(storage::Home home, storage::Home::open());
+  for (int i = 0; i < kTries; ++i) {
+    auto row = manager::find_row(home, named);
+    if (row.ok() && row->state == "stopped") {
+      return try_to_connect(named);
+    }
+    if (!row.ok() || !native::is_made_again(row.value())) {
+      return connection;
+    }
+    native::sweep_boxes(home);
+    ::poll(nullptr, 0, kStepMs);
   }
-  auto again = try_to_connect(named);
-  return again.ok() || again.error().code != Code::kNotFound ? std::move(again)
-                                                             : std::move(connection);
+  return connection;
 }
 
 std::chrono::milliseconds timeout_for(const Context& context, const storage::BoxRecord& record) {

@@ -18,7 +18,8 @@ class Holding : public ServeTest {
   static std::string id_of(const std::string& box) { return box.substr(box.rfind('/') + 1); }
   // The first holder of that kind; null: there is none.
   json holder(const std::string& box, const std::string& by) {
-    for (const json& one : get(box).json()["held_by"]) {
+    const json shown = get(box).json();
+    for (const json& one : shown["held_by"]) {
       if (one["by"] == by) {
         return one;
       }

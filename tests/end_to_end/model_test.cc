@@ -34,7 +34,9 @@ class Model : public ServeTest {
   static constexpr std::size_t kMostLive = 6;
   using Step = void (Model::*)();
 
-  std::uint32_t any(std::uint32_t below) { return random_() % below; }
+  std::uint32_t any(std::uint32_t below) {
+    return static_cast<std::uint32_t>(random_() % below);
+  }
   std::string word() { return std::to_string(random_()); }
   // One that there is or was.
   Expected* pick() {
@@ -200,6 +202,15 @@ class Model : public ServeTest {
     serve();
   }
 
+  // The more often it is here, the likelier it is.
+  static std::vector<Step> kinds() {
+    return {&Model::make,     &Model::make,     &Model::make,      &Model::write,
+            &Model::write,    &Model::write,    &Model::read,      &Model::read,
+            &Model::read,     &Model::pause,    &Model::resume,    &Model::resume,
+            &Model::stop,     &Model::start_it, &Model::start_it,  &Model::die,
+            &Model::snapshot, &Model::fork_it,  &Model::remove_it, &Model::kill_daemon};
+  }
+
   void compare() {
     const json rows = get("/v1/sandboxes?limit=1000").json()["sandboxes"];
     EXPECT_EQ(rows.size(), live());
@@ -236,15 +247,10 @@ CARREL_AS_BOTH(Model);
 TEST_P(Model, SandboxesDoWhatTheModelSaysWhateverComesInWhichOrder) {
   const unsigned long steps = number_from("CARREL_MODEL_STEPS", 40);
   random_.seed(static_cast<std::uint32_t>(number_from("CARREL_MODEL_SEED", 7)));
-  // The more often it is here, the likelier it is.
-  const std::vector<Step> kinds = {
-      &Model::make,   &Model::make,      &Model::make,     &Model::write,    &Model::write,
-      &Model::write,  &Model::read,      &Model::read,     &Model::read,     &Model::pause,
-      &Model::resume, &Model::resume,    &Model::stop,     &Model::start_it, &Model::start_it,
-      &Model::die,    &Model::remove_it, &Model::snapshot, &Model::fork_it,  &Model::kill_daemon};
+  const std::vector<Step> known = kinds();
   serve();
   for (unsigned long i = 0; i < steps && !HasFailure(); ++i) {
-    (this->*kinds[any(static_cast<std::uint32_t>(kinds.size()))])();
+    (this->*known[any(static_cast<std::uint32_t>(known.size()))])();
     compare();
     forget();
   }

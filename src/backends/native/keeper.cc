@@ -162,7 +162,11 @@ class Keeper {
   };
 
   void keep(const std::string& id, pid_t child, UniqueFd process) {
-    boxes_.push_back({id, child, std::move(process), {}, egress::is_registered(home_, id)});
+    Box& box = boxes_.emplace_back();
+    box.id = id;
+    box.child = child;
+    box.process = std::move(process);
+    box.networked = egress::is_registered(home_, id);
   }
 
   [[nodiscard]] bool has_networks() const {
