@@ -1,6 +1,9 @@
 #include "cli/box.h"
 
+#include <poll.h>
+
 #include "backends/native/remains.h"
+#include "backends/native/strays.h"
 #include "cli/foreground.h"
 #include "cli/output.h"
 #include "cli/workspace_target.h"
@@ -15,7 +18,9 @@ Result<Connection> connect(const Context& context) {
   return connect_to(std::string(context.arguments.operands.front()));
 }
 
-Result<Connection> connect_to(const std::string& named) {
+namespace {
+
+Result<Connection> try_to_connect(const std::string& named) {
   Connection connection;
   CARREL_ASSIGN(connection.home, storage::Home::open());
   CARREL_ASSIGN(connection.record, manager::find_awake(connection.home, named, finish_restore_apart));
@@ -26,6 +31,31 @@ Result<Connection> connect_to(const std::string& named) {
     return stream.error();
   }
   connection.stream = std::move(stream.value());
+  return connection;
+}
+
+}  // namespace
+
+Result<Connection> connect_to(const std::string& named) {
+  constexpr int kTries = 200;
+  constexpr int kStepMs = 50;
+  auto connection = try_to_connect(named);
+  if (connection.ok() || connection.error().code != Code::kGone) {
+    return connection;
+  }
+  // It died just now. One that is to be made again is, once what was left of it is gone.
+  CARREL_ASSIGN(storage::Home home, storage::Home::open());
+  for (int i = 0; i < kTries; ++i) {
+    auto row = manager::find_row(home, named);
+    if (row.ok() && row->state == "stopped") {
+      return try_to_connect(named);
+    }
+    if (!row.ok() || !native::is_made_again(row.value())) {
+      return connection;
+    }
+    native::sweep_boxes(home);
+    ::poll(nullptr, 0, kStepMs);
+  }
   return connection;
 }
 

@@ -16,6 +16,7 @@ struct Context {
 // Each returns the exit status.
 int run_command(const Context& context);
 int code_command(const Context& context);
+int tasks_command(const Context& context);
 int create_command(const Context& context);
 int shell_command(const Context& context);
 int exec_command(const Context& context);

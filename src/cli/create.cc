@@ -11,6 +11,7 @@
 #include "cli/notice.h"
 #include "cli/output.h"
 #include "cli/sandbox_spec.h"
+#include "cli/services.h"
 #include "cli/workspace_source.h"
 #include "cli/workspace_target.h"
 #include "manager/making.h"
@@ -61,9 +62,17 @@ int create_command(const Context& context) {
   if (!id.ok()) {
     return fail(context, id.error());
   }
-  print(context.json()
-            ? "{\"id\":" + json_string(id.value()) + ",\"name\":" + json_string(name) + "}\n"
-            : id.value() + "\n");
+  const Status ready = wait_for_services(context, home.value(), id.value());
+  const char* said = !context.arguments.value(OptionId::kWaitReady).has_value() ? ""
+                     : ready.ok()                                      ? ",\"ready\":true"
+                                                                       : ",\"ready\":false";
+  print(context.json() ? "{\"id\":" + json_string(id.value()) + ",\"name\":" + json_string(name) +
+                             said + "}\n"
+                       : id.value() + "\n");
+  if (!ready.ok()) {
+    return context.json() ? status_of(*context.arguments.command, ready.error())
+                          : fail(context, ready.error());
+  }
   if (!context.json() && ::isatty(STDERR_FILENO) != 0) {
     if (auto state = storage::State::open(home.value()); state.ok()) {
       if (auto row = state.value().find(id.value()); row.ok() && row.value().has_value()) {

@@ -1,11 +1,17 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "backends/native/remains.h"
 #include "base/utf8.h"
 #include "cli/context.h"
 #include "cli/output.h"
 #include "cli/table.h"
+#include "manager/box_command.h"
+#include "manager/commands.h"
+#include "manager/holding.h"
 #include "manager/life.h"
+#include "manager/services.h"
 #include "policy/settings.h"
 #include "policy/spec_json.h"
 #include "storage/box.h"
@@ -27,6 +33,80 @@ Json settings_json(const std::string& spec_text) {
     }
   }
   return settings;
+}
+
+// What its guest knows besides; nothing of it where the guest cannot be asked.
+struct InnerLife {
+  std::vector<manager::Holder> holders;
+  std::vector<manager::ServiceLife> services = {};
+};
+
+InnerLife look_inside(const storage::Home& home, const storage::SandboxRow& row) {
+  std::vector<manager::KnownCommand> commands;
+  std::vector<manager::ServiceLife> services;
+  if (auto record = storage::read_record(home, row.id); row.state == "running" && record.ok()) {
+    if (auto stream = manager::connect(home, record.value()); stream.ok()) {
+      if (auto listed = manager::list_commands(stream.value()); listed.ok()) {
+        commands = std::move(listed.value());
+      }
+      if (auto lives = manager::list_services(stream.value()); lives.ok()) {
+        services = std::move(lives.value());
+      }
+    }
+  }
+  return {manager::holders_of(home, row, commands), std::move(services)};
+}
+
+Json holders_json(const std::vector<manager::Holder>& holders) {
+  Json list = Json::array();
+  for (const manager::Holder& holder : holders) {
+    list.push_back({{"by", std::string(manager::name_of(holder.by))},
+                    {"what", replace_invalid_utf8(holder.what)},
+                    {"command", holder.command == 0 ? Json() : Json(std::to_string(holder.command))},
+                    {"until_ms", holder.until_ms == 0 ? Json() : Json(holder.until_ms)}});
+  }
+  return list;
+}
+
+Json services_json(const std::vector<manager::ServiceLife>& services) {
+  Json list = Json::array();
+  for (const manager::ServiceLife& one : services) {
+    list.push_back({{"name", replace_invalid_utf8(one.name)},
+                    {"state", std::string(manager::name_of(one.state))},
+                    {"restarts", one.restarts},
+                    {"command", one.command == 0 ? Json() : Json(std::to_string(one.command))},
+                    {"last_exit", one.last_exit.has_value() ? Json(*one.last_exit) : Json()}});
+  }
+  return list;
+}
+
+// "web ready, command 4, 2 restarts, the last exit was 1"
+std::string service_text(const manager::ServiceLife& service) {
+  std::string text = service.name + " " + std::string(manager::name_of(service.state));
+  if (service.command != 0) {
+    text += ", command " + std::to_string(service.command);
+  }
+  if (service.restarts != 0) {
+    text += ", " + std::to_string(service.restarts) + " restarts";
+  }
+  if (service.last_exit.has_value()) {
+    text += ", the last exit was " + std::to_string(*service.last_exit);
+  }
+  return text;
+}
+
+// "command 3: sleep 100", "lease: it ends with its lease, in 2h"
+std::string holder_text(const manager::Holder& holder) {
+  std::string text(manager::name_of(holder.by));
+  if (holder.command != 0) {
+    text += " " + std::to_string(holder.command);
+  }
+  text += ": " + holder.what;
+  if (holder.until_ms != 0) {
+    const std::int64_t left = std::max<std::int64_t>(0, holder.until_ms - storage::wall_clock_ms());
+    text += ", in " + age(left);
+  }
+  return text;
 }
 
 void show_enforcement(const Json& rows) {
@@ -65,6 +145,9 @@ int info_command(const Context& context) {
                 {"created_ms", row.created_ms},
                 {"ended_ms", row.ended_ms},
                 {"reason", life.reason}};
+    const InnerLife inner = look_inside(home.value(), row);
+    object["held_by"] = holders_json(inner.holders);
+    object["services"] = services_json(inner.services);
     object["settings"] = settings_json(row.spec);
     object["enforcement"] = enforcement;
     print(object.dump() + "\n");
@@ -83,6 +166,13 @@ int info_command(const Context& context) {
   };
   if (!life.reason.empty()) {
     lines.push_back({life.state, life.reason});
+  }
+  const InnerLife inner = look_inside(home.value(), row);
+  for (const manager::Holder& holder : inner.holders) {
+    lines.push_back({"held by", holder_text(holder)});
+  }
+  for (const manager::ServiceLife& service : inner.services) {
+    lines.push_back({"service", service_text(service)});
   }
   const Json settings = settings_json(row.spec);
   for (const auto& [name, value] : settings.items()) {

@@ -5,6 +5,7 @@
 #include "backends/native/remains.h"
 #include "cli/context.h"
 #include "cli/output.h"
+#include "cli/services.h"
 #include "cli/workspace_target.h"
 #include "manager/life.h"
 #include "manager/stopping.h"
@@ -77,6 +78,9 @@ int start_command(const Context& context) {
           manager::start_sandbox(home.value(), row.value(), finish_restore_apart);
       !started.ok()) {
     return fail(context, started.error());
+  }
+  if (Status ready = wait_for_services(context, home.value(), row.value().id); !ready.ok()) {
+    return fail(context, ready.error());
   }
   show_state(context, row.value().id, "running");
   return 0;

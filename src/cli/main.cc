@@ -67,6 +67,8 @@ int dispatch(const Context& context) {
       return run_command(context);
     case CommandId::kCode:
       return code_command(context);
+    case CommandId::kTasks:
+      return tasks_command(context);
     case CommandId::kCreate:
       return create_command(context);
     case CommandId::kShell:

@@ -19,6 +19,7 @@ namespace carrel::cli {
 enum class CommandId : unsigned {
   kRun,
   kCode,
+  kTasks,
   kCreate,
   kShell,
   kExec,
@@ -125,6 +126,7 @@ enum class OptionId {
   kLanguage,
   kName,
   kLease,
+  kWaitReady,
   kSession,
   kStdin,
   kDetach,

@@ -63,9 +63,13 @@ Result<policy::Spec> sandbox_spec(const Arguments& arguments, policy::Operation 
     return text.error();
   }
   CARREL_TRY(apply_settings(arguments, spec));
-  CARREL_TRY(make_sources_absolute(spec.mounts));
-  CARREL_TRY(manager::check_against_host(spec));
+  CARREL_TRY(finish_spec(spec));
   return spec;
+}
+
+Status finish_spec(policy::Spec& spec) {
+  CARREL_TRY(make_sources_absolute(spec.mounts));
+  return manager::check_against_host(spec);
 }
 
 }  // namespace carrel::cli

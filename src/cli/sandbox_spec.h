@@ -21,4 +21,8 @@ manager::Chosen chosen_settings(const Arguments& arguments);
 // Where this command was started, without links.
 Result<std::string> current_folder();
 
+// What is left to do to a spec from a file: sources of mounts are found, and its limits checked
+// against this host.
+Status finish_spec(policy::Spec& spec);
+
 }  // namespace carrel::cli

@@ -3,11 +3,26 @@
 #include "cli/context.h"
 #include "cli/output.h"
 #include "cli/table.h"
+#include "manager/box_command.h"
 #include "manager/usage.h"
 #include "storage/box.h"
 #include "storage/home.h"
 
 namespace carrel::cli {
+
+namespace {
+
+// What its guest says; nothing when it says nothing.
+std::optional<std::uint64_t> disk_of(const storage::Home& home, const storage::BoxRecord& record) {
+  auto stream = manager::connect(home, record);
+  if (!stream.ok()) {
+    return std::nullopt;
+  }
+  const auto use = manager::disk_use_of(stream.value());
+  return use.ok() ? std::optional(use.value().used_bytes) : std::nullopt;
+}
+
+}  // namespace
 
 int stats_command(const Context& context) {
   auto home = storage::Home::open();
@@ -27,6 +42,7 @@ int stats_command(const Context& context) {
     return fail(context, usage.error());
   }
   const kernel::CgroupUsage& now = usage.value();
+  const std::optional<std::uint64_t> disk = disk_of(home.value(), record.value());
   if (context.json()) {
     nlohmann::ordered_json object;
     auto add = [&](const char* name, const std::optional<std::uint64_t>& value) {
@@ -38,6 +54,7 @@ int stats_command(const Context& context) {
     add("pids", now.pids);
     add("cpu_usec", now.cpu_usec);
     add("cpu_throttled_periods", now.cpu_throttled_periods);
+    add("disk_bytes", disk);
     print(object.dump() + "\n");
     return 0;
   }
@@ -52,7 +69,8 @@ int stats_command(const Context& context) {
                {"memory peak", size(now.memory_peak_bytes)},
                {"processes", number(now.pids, 1, "")},
                {"cpu time", number(now.cpu_usec, 1000, " ms")},
-               {"throttled", number(now.cpu_throttled_periods, 1, " periods")}}));
+               {"throttled", number(now.cpu_throttled_periods, 1, " periods")},
+               {"disk", size(disk)}}));
   return 0;
 }
 

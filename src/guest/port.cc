@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -47,6 +48,23 @@ int begin(const protocol::Connect& wanted) {
 }
 
 }  // namespace
+
+bool is_listening(std::uint16_t port) {
+  for (const auto family : {protocol::LoopbackFamily::kFour, protocol::LoopbackFamily::kSix}) {
+    int fd = begin({port, family});
+    if (fd < 0) {
+      continue;
+    }
+    // On a loopback the answer is there at once, if there is one.
+    struct pollfd look{fd, POLLOUT, 0};
+    const bool open = poll(&look, 1, 0) == 1 && (look.revents & (POLLERR | POLLHUP)) == 0;
+    close(fd);
+    if (open) {
+      return true;
+    }
+  }
+  return false;
+}
 
 bool hand_out_connection(Guest& guest, std::uint32_t client, std::uint32_t channel,
                          std::string_view payload) {

@@ -6,8 +6,10 @@
 
 #include "guest/captive_requests.h"
 #include "guest/command.h"
+#include "guest/disk.h"
 #include "guest/port.h"
 #include "guest/runtime.h"
+#include "guest/services.h"
 #include "guest/shell.h"
 #include "guest/standstill.h"
 
@@ -76,6 +78,16 @@ bool tell_standstill(Guest& guest, std::uint32_t index, std::uint32_t channel, i
   protocol::Writer writer(buffer);
   writer.u32(static_cast<std::uint32_t>(-result));
   return guest.clients[index].send(channel, FrameType::kFrozen,
+                                   {reinterpret_cast<const char*>(buffer), writer.size()});
+}
+
+bool tell_disk(Guest& guest, std::uint32_t index, std::uint32_t channel) {
+  const DiskUse use = look_at_disk(guest, now_us());
+  unsigned char buffer[16];
+  protocol::Writer writer(buffer);
+  writer.u64(use.used);
+  writer.u64(use.most);
+  return guest.clients[index].send(channel, FrameType::kDiskUse,
                                    {reinterpret_cast<const char*>(buffer), writer.size()});
 }
 
@@ -199,7 +211,7 @@ bool list(Guest& guest, std::uint32_t index, std::uint32_t channel) {
     protocol::CommandRow row;
     row.id = command.id;
     row.running = command.state != CommandState::kFinished ? 1 : 0;
-    row.kind = command.kind;
+    row.kind = command.service ? protocol::StartKind::kService : command.kind;
     row.started_ms = command.started_wall_ms;
     row.stdout_start = command.output[0].ring.start();
     row.stdout_end = command.output[0].ring.end();
@@ -333,6 +345,12 @@ bool take_frame(Guest& guest, std::uint32_t index, const FrameHeader& header,
         end_standstill(guest);
       }
       return reader.finished();
+    case FrameType::kService:
+      return index == 0 && add_service(guest, payload);
+    case FrameType::kServices:
+      return reader.finished() && tell_services(guest, index, header.channel);
+    case FrameType::kDisk:
+      return reader.finished() && tell_disk(guest, index, header.channel);
     case FrameType::kNetwork:
       return reader.finished() && hand_out_sockets(guest, index, header.channel);
     case FrameType::kConnect:

@@ -15,6 +15,7 @@
 #include "guest/processes.h"
 #include "guest/requests.h"
 #include "guest/runtime.h"
+#include "guest/services.h"
 #include "guest/shell.h"
 #include "guest/shell_outputs.h"
 #include "guest/standstill.h"
@@ -201,6 +202,7 @@ std::uint64_t next_deadline(const Guest& guest) {
   for (const Shell& shell : guest.shells) {
     nearest(at, shell.patience_us);
   }
+  nearest(at, service_deadline(guest));
   if (guest.boot.memory_watch_bytes != 0 && guest.watch.next_us == 0 && any_running(guest)) {
     nearest(at, now + kMemoryWatchUs);
   }
@@ -350,6 +352,7 @@ void expire(Guest& guest) {
       on_shell_patience(guest, i);
     }
   }
+  tend_services(guest, now);
   if (guest.boot.memory_watch_bytes != 0) {
     watch_memory(guest, now);
   }

@@ -14,6 +14,7 @@
 #include "protocol/boot.h"
 #include "protocol/eagerness.h"
 #include "protocol/message.h"
+#include "protocol/service.h"
 
 // Everything that a running guest knows. Tables of fixed size, so that nothing that the workload
 // or a client does can make it grow.
@@ -73,6 +74,7 @@ struct Command {
   std::size_t pending_size = 0;
   std::size_t pending_start = 0;
   bool again = false;    // shell: given to a second shell, since the first never ran it
+  bool service = false;  // exec: the guest started it for a service
   bool lasting = false;  // shell: its outputs are the shell's lasting ones
   char* text = nullptr;  // shell: the command, until its shell has told its end
   std::size_t text_size = 0;
@@ -128,6 +130,29 @@ struct Shell {
   std::size_t line_size = 0;
 };
 
+// A program that runs as long as the sandbox: see services.h.
+struct Service {
+  char name[protocol::kMaxName + 1] = {};
+  std::uint16_t port = 0;
+  char* program = nullptr;  // a Start message
+  std::size_t program_size = 0;
+  char* probe = nullptr;  // another
+  std::size_t probe_size = 0;
+  // Zero keeps tables in .bss: it is what a service has before it was begun.
+  protocol::ServiceState state{};
+  bool runs = false;
+  bool ended = false;           // once at least
+  std::uint32_t status = 0;     // then
+  std::uint32_t starts = 0;
+  std::uint64_t command = 0;    // that runs it, or ran it last
+  std::uint64_t earlier = 0;    // the one before that
+  std::uint64_t probing = 0;    // the command that asks whether it is ready
+  std::uint64_t began_us = 0;
+  std::uint64_t ready_us = 0;   // how long that took
+  std::uint64_t pause_us = 0;   // before its next start
+  std::uint64_t next_us = 0;    // when to start it, or to look whether it is ready
+};
+
 // What the guest remembers from one look at the memory to the next.
 struct MemoryWatch {
   std::uint64_t next_us = 0;  // 0: there is nothing to watch
@@ -144,6 +169,8 @@ struct DiskWatch {
   std::uint64_t room = 0;     // what the file system had left then
   std::uint64_t kept = 0;     // bytes after the limit was last overstepped
   bool idle = true;           // there is nobody who could write
+  std::uint64_t told = 0;     // bytes, at the last walk for somebody who asked
+  std::uint64_t tell_us = 0;  // until when that is told again
 };
 
 struct Guest {
@@ -177,6 +204,8 @@ struct Guest {
   std::array<Command, kMaxCommands> commands;
   std::array<Shell, kMaxShells> shells;
   std::array<Watcher, kMaxWatchers> watchers;
+  std::array<Service, protocol::kMaxServices> services;
+  std::uint32_t service_count = 0;
 
   [[nodiscard]] bool one_shot() const { return (boot.flags & protocol::kBootOneShot) != 0; }
 };

@@ -31,6 +31,11 @@ struct KnownCommand {
   std::array<std::uint64_t, 2> start{};  // the oldest offset of stdout and stderr that is kept
   std::array<std::uint64_t, 2> end{};
   std::string title;
+
+  // Whether the sandbox is in use by it. A service is there for those who use the sandbox.
+  [[nodiscard]] bool holds() const {
+    return running && kind != protocol::StartKind::kService;
+  }
 };
 
 Result<std::vector<KnownCommand>> list_commands(sandbox::GuestStream& stream);

@@ -220,7 +220,6 @@ Result<Manager::Created> Manager::create(const Caller& caller, Wish wish, const 
   }
   CARREL_ASSIGN(const auto hold, take_place(caller, weight_of(wish.spec.limits)));
   Place place(*this, hold);
-  const std::uint64_t lease_ms = wish.lease_ms;
   wish.warm = options_.warm > 0 ? &warm_ : nullptr;
   wish.chosen = [&](const std::string& id) -> Status {
     place.name(id);
@@ -246,9 +245,6 @@ Result<Manager::Created> Manager::create(const Caller& caller, Wish wish, const 
       (void)ledger_.drop_order(caller.owner, key);
     }
     return id.error();
-  }
-  if (lease_ms != 0) {
-    note_lease(id.value(), lease_ms);
   }
   if (!key.empty()) {
     const std::lock_guard lock(database_mutex_);

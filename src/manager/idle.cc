@@ -24,7 +24,7 @@ Result<bool> is_busy(const storage::Home& home, const storage::BoxRecord& record
   CARREL_ASSIGN(sandbox::GuestStream stream, connect(home, record));
   CARREL_ASSIGN(const std::vector<KnownCommand> commands, list_commands(stream));
   return std::any_of(commands.begin(), commands.end(),
-                     [](const KnownCommand& command) { return command.running; });
+                     [](const KnownCommand& command) { return command.holds(); });
 }
 
 }  // namespace

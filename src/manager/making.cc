@@ -13,6 +13,7 @@
 #include "manager/stopping.h"
 #include "policy/validate.h"
 #include "storage/box.h"
+#include "storage/box_use.h"
 
 namespace carrel::manager {
 
@@ -80,6 +81,10 @@ Result<std::string> make_sandbox(storage::Home& home, Wish wish) {
     return Error{Code::kInvalid, 0, "a sandbox that stops when idle needs a workspace of a name",
                  "give it --workspace NAME, or choose pause or remove"};
   }
+  if (wish.spec.on_failure == policy::OnFailure::kRecreate && wish.spec.workspace.empty()) {
+    return Error{Code::kInvalid, 0, "a sandbox that is made again needs a workspace of a name",
+                 "give it --workspace NAME"};
+  }
   const bool comes_back = !wish.spec.workspace.empty() && wish.stopped.empty();
   const std::string text = comes_back ? wish_to_json(wish) : std::string();
   native::CreateRequest request = request_of(wish);
@@ -87,6 +92,7 @@ Result<std::string> make_sandbox(storage::Home& home, Wish wish) {
   CARREL_TRY(add_workspace(home, request.spec, request.trees, workspace, wish.finish_restore));
   CARREL_ASSIGN(const auto image, resolve_image(home, wish.given, request.spec));
   const std::string workdir = request.spec.workdir;
+  const std::uint64_t lease_ms = request.lease_ms;
   std::string last;  // the id that it would have had
   auto note_id = [&](const std::string& chosen) -> Status {
     if (comes_back) {
@@ -102,6 +108,9 @@ Result<std::string> make_sandbox(storage::Home& home, Wish wish) {
       storage::drop_wish(home, last);
     }
     return id.error();
+  }
+  if (lease_ms != 0) {
+    storage::note_lease(home, id.value(), lease_ms);
   }
   if (Status served = native::serve_network(home, id.value()); !served.ok()) {
     take_back(home, id.value(), wish, "it had no network");

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include "backends/native/network.h"
 #include "backends/native/remains.h"
-#include "base/files.h"
 #include "manager/box_command.h"
 #include "manager/life.h"
 #include "manager/stopping.h"
@@ -158,15 +156,16 @@ Error Manager::explain_end(const std::string& id, Error error) {
     if (!row.ok() || !row.value().has_value()) {
       return error;
     }
-    if (row.value()->state == "stopped") {
+    const bool stopped = row.value()->state == "stopped";
+    if (stopped && row.value()->wake == storage::Wake::kWhenTold) {
       return is_stopped(*row.value());
     }
-    if (row.value()->state == "ended") {
+    if (stopped || row.value()->state == "ended") {
       error.message = "sandbox " + id + " has ended";
       if (!row.value()->reason.empty()) {
         error.message += ": " + row.value()->reason;
       }
-      error.hint.clear();
+      error.hint = stopped ? "the next call starts it again, with its workspace" : "";
       return error;
     }
     if (i == kReasonTries / 2) {
@@ -213,25 +212,13 @@ Result<Manager::Visit> Manager::visit(const Caller& caller, const std::string& i
   }
 }
 
-void Manager::note_lease(const std::string& id, std::uint64_t lease_ms) {
-  const std::int64_t end =
-      lease_ms == 0 ? 0 : storage::wall_clock_ms() + static_cast<std::int64_t>(lease_ms);
-  (void)replace_file_at(home_.boxes(), id + "/lease", std::to_string(end), 0600);
-}
-
-std::int64_t Manager::lease_end(const std::string& id) const {
-  auto text = read_file_at(home_.boxes(), id + "/lease", 32);
-  std::int64_t end = 0;
-  if (text.ok()) {
-    std::from_chars(text.value().data(), text.value().data() + text.value().size(), end);
-  }
-  return end;
+Result<Manager::Visit> Manager::look_into(const Caller& caller, const std::string& id) {
+  CARREL_ASSIGN(storage::BoxRecord record, live_record(caller, id, Rest::kLeft));
+  return connect_to(std::move(record));
 }
 
 Status Manager::set_lease(const Caller& caller, const std::string& id, std::uint64_t lease_ms) {
-  // What sleeps is not woken for it.
-  CARREL_ASSIGN(storage::BoxRecord record, live_record(caller, id, Rest::kLeft));
-  CARREL_ASSIGN(Visit visit, connect_to(std::move(record)));
+  CARREL_ASSIGN(Visit visit, look_into(caller, id));
   std::array<unsigned char, 8> buffer{};
   protocol::Writer writer(buffer);
   writer.u64(lease_ms);
@@ -239,7 +226,7 @@ Status Manager::set_lease(const Caller& caller, const std::string& id, std::uint
                                  {reinterpret_cast<const char*>(buffer.data()), buffer.size()}));
   // What comes after it was heard after it.
   CARREL_TRY(sandbox::await_guest(visit.stream(), 10'000));
-  note_lease(id, lease_ms);
+  storage::note_lease(home_, id, lease_ms);
   return {};
 }
 

@@ -108,6 +108,8 @@ class Manager {
   // One that rests because nobody used it is woken; kConflict for one that somebody paused.
   Result<Visit> visit(const Caller& caller, const std::string& id);
 
+  // A connection that is no use of it: what rests is not woken, and what is idle stays so.
+  Result<Visit> look_into(const Caller& caller, const std::string& id);
   // The record of one that is not stopped and has not ended; it is left as it is.
   Result<storage::BoxRecord> record_of(const Caller& caller, const std::string& id) {
     return live_record(caller, id, Rest::kLeft);
@@ -123,8 +125,6 @@ class Manager {
 
   // The deadline from now on after which the sandbox ends by itself; 0: none.
   Status set_lease(const Caller& caller, const std::string& id, std::uint64_t lease_ms);
-  // When that is, in milliseconds since 1970; 0: never, or nobody knows.
-  [[nodiscard]] std::int64_t lease_end(const std::string& id) const;
 
   // An error of a sandbox that ended under somebody's hands, with why it did.
   Error explain_end(const std::string& id, Error error);
@@ -171,7 +171,6 @@ class Manager {
   Result<Weight> weight_of_owner(const std::string& owner, const std::vector<std::string>& live);
   [[nodiscard]] bool belongs(const Caller& caller, const std::string& id);
   Result<std::optional<storage::SandboxRow>> row_of(const std::string& id);
-  void note_lease(const std::string& id, std::uint64_t lease_ms);
   Result<Visit> connect_to(storage::BoxRecord record);
   // The record of one that is the caller's and has not ended.
   enum class Rest { kLeft, kWoken };

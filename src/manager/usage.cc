@@ -26,4 +26,19 @@ Result<kernel::CgroupUsage> usage_of(const storage::Home& home, const storage::B
   return work.usage();
 }
 
+Result<DiskUse> disk_use_of(sandbox::GuestStream& stream) {
+  constexpr int kAnswerMs = 10'000;
+  CARREL_TRY(stream.send(0, protocol::FrameType::kDisk));
+  CARREL_ASSIGN(const sandbox::GuestFrame frame, stream.wait(kAnswerMs));
+  protocol::Reader reader(
+      {reinterpret_cast<const unsigned char*>(frame.payload.data()), frame.payload.size()});
+  DiskUse use;
+  use.used_bytes = reader.u64();
+  use.most_bytes = reader.u64();
+  if (frame.type != protocol::FrameType::kDiskUse || !reader.finished()) {
+    return Error{Code::kGone, 0, "the sandbox's guest sent a malformed answer", {}};
+  }
+  return use;
+}
+
 }  // namespace carrel::manager

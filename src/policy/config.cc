@@ -1,12 +1,16 @@
 #include "policy/config.h"
 
 #include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "policy/checked_toml.h"
 #include "policy/given.h"
 #include "policy/mount_request.h"
+#include "policy/names.h"
 #include "policy/suggest.h"
+#include "policy/tasks.h"
 #include "policy/value_types.h"
 
 namespace carrel::policy {
@@ -15,6 +19,7 @@ namespace {
 // Together with TOML_MAX_NESTED_VALUES this bounds how deep a document can nest: each dot of a key
 // is a table, and the parser's tables are destroyed recursively.
 constexpr std::ptrdiff_t kMostDotsInALine = 256;
+constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
 
 // Where in the file an error is.
 struct Place {
@@ -33,29 +38,11 @@ Error config_error(const Place& place, std::string message) {
 }
 
 std::string_view type_name(toml::node_type type) {
-  switch (type) {
-    case toml::node_type::table:
-      return "a table";
-    case toml::node_type::array:
-      return "an array";
-    case toml::node_type::string:
-      return "a string";
-    case toml::node_type::integer:
-      return "a whole number";
-    case toml::node_type::floating_point:
-      return "a number with a fraction";
-    case toml::node_type::boolean:
-      return "a boolean";
-    case toml::node_type::date:
-      return "a date";
-    case toml::node_type::time:
-      return "a time";
-    case toml::node_type::date_time:
-      return "a date";
-    case toml::node_type::none:
-      break;
-  }
-  return "nothing";
+  // In the order of the enumeration.
+  constexpr std::array<std::string_view, 10> kNames = {
+      "nothing", "a table",   "an array", "a string", "a whole number", "a number with a fraction",
+      "a boolean", "a date", "a time",   "a date"};
+  return kNames[static_cast<std::size_t>(type) % kNames.size()];
 }
 
 // The one value of a node as text, if its type is one that the kind takes.
@@ -73,6 +60,37 @@ bool scalar_text(const toml::node& node, ValueKind kind, std::string& text) {
     return false;
   }
   return true;
+}
+
+// Strings, whole numbers, and tables and arrays of them; anything else becomes null, which no
+// setting takes.
+nlohmann::ordered_json json_of(const toml::node& node) {
+  if (const auto* string = node.as_string(); string != nullptr) {
+    return string->get();
+  }
+  if (const auto* whole = node.as_integer(); whole != nullptr) {
+    return whole->get();
+  }
+  nlohmann::ordered_json value;
+  if (const toml::array* array = node.as_array(); array != nullptr) {
+    value = nlohmann::ordered_json::array();
+    for (const toml::node& element : *array) {
+      value.push_back(json_of(element));
+    }
+  } else if (const toml::table* table = node.as_table(); table != nullptr) {
+    value = nlohmann::ordered_json::object();
+    for (const auto& [name, element] : *table) {
+      value[std::string(name.str())] = json_of(element);
+    }
+  }
+  return value;
+}
+
+Status apply(const std::vector<Assignment>& assignments, Spec& spec) {
+  for (const Assignment& assignment : assignments) {
+    CARREL_TRY(assignment.setting->set(spec, {assignment.setting->name, assignment.text}));
+  }
+  return {};
 }
 
 class Reader {
@@ -96,7 +114,88 @@ class Reader {
     return config;
   }
 
+  Result<TaskFile> read_tasks(const toml::table& document) {
+    Config config;
+    lists_paths_ = &config.lists_paths;
+    TaskFile file;
+    const toml::table* tasks = nullptr;
+    for (const auto& [key, node] : document) {
+      if (key.str() == "tasks" && node.is_table()) {
+        tasks = node.as_table();
+      } else if (key.str() == "at_once" && node.is_integer() && node.as_integer()->get() >= 1 &&
+                 node.as_integer()->get() <= static_cast<std::int64_t>(kMostTasks)) {
+        file.at_once = static_cast<std::size_t>(node.as_integer()->get());
+      } else if (key.str() == "tasks" || key.str() == "at_once") {
+        return config_error(place(key.source()), concat({quote(key.str()), " must be ",
+                                                         key.str() == "tasks"
+                                                             ? "a table of tables"
+                                                             : "a whole number from 1 to 256"}));
+      } else {
+        CARREL_TRY(read_key(key, node, config.common, nullptr));
+      }
+    }
+    if (tasks == nullptr || tasks->empty() || tasks->size() > kMostTasks) {
+      return config_error({path_, 0}, "there must be 1 to 256 tasks, as [tasks.NAME]");
+    }
+    for (const auto& [name, node] : *tasks) {
+      if (!node.is_table()) {
+        return config_error(place(name.source()), concat({quote(name.str()), " is not a table"}));
+      }
+      if (Status good = check_name({"tasks", name.str()}); !good.ok()) {
+        return at_place(place(name.source()), std::move(good.error()));
+      }
+      CARREL_ASSIGN(Task task, read_task(*node.as_table(), config));
+      task.name = name.str();
+      file.tasks.push_back(std::move(task));
+    }
+    return file;
+  }
+
  private:
+  Result<Task> read_task(const toml::table& table, Config& config) {
+    Task task;
+    std::vector<Assignment> own;
+    given_.clear();
+    for (const auto& [key, node] : table) {
+      const bool text = key.str() == "command" || key.str() == "stdin";
+      if (!text && key.str() != "argv") {
+        CARREL_TRY(read_key(key, node, own, nullptr));
+        continue;
+      }
+      const nlohmann::ordered_json value = json_of(node);
+      const bool words = value.is_array() && !value.empty() &&
+                         std::all_of(value.begin(), value.end(),
+                                     [](const auto& word) { return word.is_string(); });
+      if (text ? !value.is_string() : !words) {
+        return config_error(place(node.source()),
+                            concat({quote(key.str()), " must be ",
+                                    text ? "a string" : "an array of strings"}));
+      }
+      if (key.str() == "stdin") {
+        task.input = value.get<std::string>();
+        continue;
+      }
+      if (!task.arguments.empty()) {
+        return config_error(place(key.source()), "a task has either command or argv");
+      }
+      task.arguments = text ? std::vector<std::string>{"bash", "-c", value.get<std::string>()}
+                            : value.get<std::vector<std::string>>();
+    }
+    if (task.arguments.empty() || task.arguments.front().empty()) {
+      return config_error(place(table.source()), "a task needs a command or argv");
+    }
+    task.spec = default_spec(Operation::kRun);
+    if (config.lists_paths) {
+      task.spec.mount_grants.by = MountGrants::By::kLists;
+    }
+    for (const auto* assignments : {&config.common, &own}) {
+      if (Status good = apply(*assignments, task.spec); !good.ok()) {
+        return at_place(place(table.source()), std::move(good.error()));
+      }
+    }
+    return task;
+  }
+
   [[nodiscard]] Place place(const toml::source_region& source) const {
     return {path_, source.begin.line};
   }
@@ -153,7 +252,31 @@ class Reader {
         variables != nullptr && setting->kind == ValueKind::kVariables) {
       return read_variables(key, *variables, *setting, target);
     }
+    if (const toml::table* services = node.as_table();
+        services != nullptr && setting->kind == ValueKind::kServices) {
+      return read_services(key, *services, *setting, target);
+    }
     return wrong_type(place(node.source()), key.str(), *setting, node.type());
+  }
+
+  // [services.NAME]: what it holds is read by the setting, as an object.
+  Status read_services(const toml::key& key, const toml::table& services, const Setting& setting,
+                       std::vector<Assignment>& target) {
+    for (const auto& [name, node] : services) {
+      const toml::table* table = node.as_table();
+      if (table == nullptr) {
+        return wrong_type(place(node.source()), key.str(), setting, node.type());
+      }
+      nlohmann::ordered_json object = json_of(*table);
+      if (object.contains("name")) {
+        return config_error(place(node.source()), concat({key.str(), ".", name.str(),
+                                                          " has its name already"}));
+      }
+      object["name"] = std::string(name.str());
+      CARREL_TRY(assign(place(node.source()), setting, key.str(),
+                        object.dump(-1, ' ', false, kReplace), target));
+    }
+    return {};
   }
 
   Status read_array(const toml::key& key, const toml::array& array, const Setting& setting,
@@ -312,26 +435,13 @@ Status check_text(std::string_view text, std::string_view path) {
   return {};
 }
 
-Status apply(const std::vector<Assignment>& assignments, Spec& spec) {
-  for (const Assignment& assignment : assignments) {
-    CARREL_TRY(assignment.setting->set(spec, {assignment.setting->name, assignment.text}));
-  }
-  return {};
-}
-
-}  // namespace
-
-Result<Config> parse_config(std::string_view text, std::string_view path) {
+// What `read` makes of the document.
+template <typename T, typename Read>
+Result<T> parse_with(std::string_view text, std::string_view path, Read&& read) {
   CARREL_TRY(check_text(text, path));
   try {
-    CARREL_ASSIGN(Config config, Reader(path).read(toml::parse(text)));
-    // What is good by itself can still disagree, as two mounts at one place do.
-    for (const Operation operation : {Operation::kRun, Operation::kCreate}) {
-      if (auto spec = spec_from(config, operation); !spec.ok()) {
-        return at_place({path, 0}, std::move(spec.error()));
-      }
-    }
-    return config;
+    const toml::table document = toml::parse(text);
+    return read(document);
   } catch (const toml::parse_error& error) {
     return config_error({path, error.source().begin.line}, printable(error.description()));
   } catch (const BrokenExpectation&) {
@@ -339,12 +449,31 @@ Result<Config> parse_config(std::string_view text, std::string_view path) {
   }
 }
 
-Result<std::map<std::string, std::string>> parse_strings(std::string_view text,
-                                                         std::string_view path) {
-  CARREL_TRY(check_text(text, path));
-  std::map<std::string, std::string> strings;
-  try {
-    const toml::table document = toml::parse(text);
+}  // namespace
+
+Result<Config> parse_config(std::string_view text, std::string_view path) {
+  CARREL_ASSIGN(Config config, parse_with<Config>(text, path, [&](const toml::table& document) {
+                  return Reader(path).read(document);
+                }));
+  // What is good by itself can still disagree, as two mounts at one place do.
+  for (const Operation operation : {Operation::kRun, Operation::kCreate}) {
+    if (auto spec = spec_from(config, operation); !spec.ok()) {
+      return at_place({path, 0}, std::move(spec.error()));
+    }
+  }
+  return config;
+}
+
+Result<TaskFile> parse_tasks(std::string_view text, std::string_view path) {
+  return parse_with<TaskFile>(text, path, [&](const toml::table& document) {
+    return Reader(path).read_tasks(document);
+  });
+}
+
+using Strings = std::map<std::string, std::string>;
+Result<Strings> parse_strings(std::string_view text, std::string_view path) {
+  return parse_with<Strings>(text, path, [&](const toml::table& document) -> Result<Strings> {
+    Strings strings;
     for (const auto& [key, node] : document) {
       const auto* value = node.as_string();
       if (value == nullptr) {
@@ -355,11 +484,7 @@ Result<std::map<std::string, std::string>> parse_strings(std::string_view text,
       strings.emplace(key.str(), value->get());
     }
     return strings;
-  } catch (const toml::parse_error& error) {
-    return config_error({path, error.source().begin.line}, printable(error.description()));
-  } catch (const BrokenExpectation&) {
-    return config_error({path, 0}, "not TOML: a bracket or brace is out of place");
-  }
+  });
 }
 
 Result<Spec> spec_from(const Config& config, Operation operation) {

@@ -27,6 +27,7 @@ constexpr std::array kProtections = {
 };
 // In the order of OnIdle.
 constexpr std::array<std::string_view, 4> kIdleWords = {"none", "pause", "stop", "remove"};
+constexpr std::array<std::string_view, 2> kFailureWords = {"none", "recreate"};
 constexpr std::string_view kUnlimitedWord = "unlimited";
 constexpr std::array<std::string_view, 5> kProtectionNames = {"memory", "cpu", "pids", "disk",
                                                               "landlock"};
@@ -347,6 +348,42 @@ std::string get_on_idle(const Spec& spec) {
 Status set_idle_timeout(Spec& spec, const Given& given) {
   CARREL_ASSIGN(spec.idle_timeout, parse_duration(given));
   return {};
+}
+
+Status set_on_failure(Spec& spec, const Given& given) {
+  const auto found = std::find(kFailureWords.begin(), kFailureWords.end(), given.text);
+  if (found == kFailureWords.end()) {
+    return unknown_word(given, "unknown end of a sandbox that died", kFailureWords);
+  }
+  spec.on_failure = static_cast<OnFailure>(found - kFailureWords.begin());
+  return {};
+}
+
+std::string get_on_failure(const Spec& spec) {
+  return std::string(kFailureWords[static_cast<std::size_t>(spec.on_failure)]);
+}
+
+Status set_service(Spec& spec, const Given& given) {
+  CARREL_ASSIGN(Service service, parse_service(given));
+  for (Service& known : spec.services) {
+    if (known.name == service.name) {
+      known = std::move(service);
+      return {};
+    }
+  }
+  if (spec.services.size() == kMostServices) {
+    return bad_value({given.name, service.name}, "more than 8 services");
+  }
+  spec.services.push_back(std::move(service));
+  return {};
+}
+
+std::string get_service(const Spec& spec) {
+  std::string text;
+  for (const Service& service : spec.services) {
+    text += (text.empty() ? "" : "; ") + service_text(service);
+  }
+  return text;
 }
 
 Status refuse_tier(Spec&, const Given& given) {

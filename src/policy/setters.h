@@ -45,9 +45,13 @@ Status set_workspace(Spec& spec, const Given& given);
 Status set_share_workspace(Spec& spec, const Given& given);
 Status set_on_idle(Spec& spec, const Given& given);
 Status set_idle_timeout(Spec& spec, const Given& given);
+Status set_on_failure(Spec& spec, const Given& given);
+Status set_service(Spec& spec, const Given& given);
 Status refuse_tier(Spec& spec, const Given& given);
 
 std::string get_on_idle(const Spec& spec);
+std::string get_on_failure(const Spec& spec);
+std::string get_service(const Spec& spec);
 std::string get_env(const Spec& spec);
 std::string get_mount(const Spec& spec);
 std::string get_allowed_read_paths(const Spec& spec);

@@ -21,6 +21,8 @@ constexpr std::array<std::string_view, 1> kMountNames = {"mounts"};
 constexpr std::array<std::string_view, 1> kCredentialNames = {"credentials"};
 constexpr std::array<std::string_view, 1> kImageNames = {"image_name"};
 
+constexpr std::array<std::string_view, 1> kServiceNames = {"services"};
+
 constexpr unsigned bit(Operation operation) { return static_cast<unsigned>(operation); }
 constexpr Operations kBuilds{bit(Operation::kRun) | bit(Operation::kCode) |
                              bit(Operation::kCreate)};
@@ -174,6 +176,12 @@ constexpr std::array kSettings = {
     Setting{"idle-timeout", Names(), ValueKind::kDuration, "TIME",
             "after how long that is (1h)", "",
             kHost, kEverywhere, kLongLived, setters::set_idle_timeout, get_idle_timeout},
+    Setting{"on-failure", Names(), ValueKind::kText, "WHAT",
+            "when it dies: none, or recreate with its id and workspace (none)", "none recreate",
+            kHost, kEverywhere, kLongLived, setters::set_on_failure, setters::get_on_failure},
+    Setting{"service", kServiceNames, ValueKind::kServices, "NAME[:PORT]=COMMAND",
+            "a program that runs as long as it does, ready when PORT is open; can be given again",
+            "", kInside, kEverywhere, kLongLived, setters::set_service, setters::get_service},
     Setting{"tier", Names(), ValueKind::kText, "TIER",
             "limits by one word: low, medium or high", "",
             kLimits, kNotBuilt, kBuilds, setters::refuse_tier, nullptr},

@@ -42,6 +42,7 @@ enum class ValueKind {
   kVariables,  // NAME=VALUE, again and again; a table or an array of strings
   kMounts,     // SRC:DST[:rw], again and again; an array of strings or of tables
   kCredentials,  // RULE=HEADER: VALUE, again and again; an array of strings
+  kServices,   // NAME[:PORT]=COMMAND, again and again; a table of tables or an array of strings
   kNetwork,    // a policy by a word or a list; an array of rules is what it allows
 };
 
@@ -67,7 +68,8 @@ struct Setting {
   // Whether it can be given again and adds to what was there.
   [[nodiscard]] constexpr bool repeats() const {
     return kind == ValueKind::kVariables || kind == ValueKind::kWords ||
-           kind == ValueKind::kMounts || kind == ValueKind::kCredentials;
+           kind == ValueKind::kMounts || kind == ValueKind::kCredentials ||
+           kind == ValueKind::kServices;
   }
   [[nodiscard]] constexpr bool is_flag() const { return kind == ValueKind::kFlag; }
 };

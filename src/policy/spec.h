@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "policy/network.h"
+#include "policy/service.h"
 
 namespace carrel::policy {
 
@@ -39,6 +40,10 @@ enum class WorkspaceUse { kAlone, kShared };
 // What becomes of a long-lived sandbox that nobody has used for a while. One that is put to rest
 // wakes when somebody uses it again.
 enum class OnIdle { kNothing, kPause, kStop, kRemove };
+
+// What becomes of one that dies: whose first process ends and nobody wanted that. One that is made
+// again has the same id and the same workspace, and is there with its next use.
+enum class OnFailure { kNothing, kRecreate };
 
 enum class MountMode { kReadOnly, kReadWrite };
 
@@ -83,6 +88,8 @@ struct Spec {
   WorkspaceUse workspace_use = WorkspaceUse::kAlone;
   OnIdle on_idle = OnIdle::kNothing;
   std::chrono::milliseconds idle_timeout{3'600'000};
+  OnFailure on_failure = OnFailure::kNothing;
+  std::vector<Service> services;  // names are unique
   std::string code;  // source text that is put, read-only, at code_path(); empty: none
 };
 

@@ -88,6 +88,35 @@ void read_mounts(const Json& object, Spec& spec) {
   }
 }
 
+Json services_to_json(const std::vector<Service>& services) {
+  Json list = Json::array();
+  for (const Service& service : services) {
+    Json words = Json::array();
+    for (const std::string& word : service.arguments) {
+      words.push_back(path_to_json(word));
+    }
+    Json probe = Json::array();
+    for (const std::string& word : service.ready_command) {
+      probe.push_back(path_to_json(word));
+    }
+    list.push_back({{"name", service.name},
+                    {"arguments", words},
+                    {"ready_port", service.ready_port},
+                    {"ready_command", probe}});
+  }
+  return list;
+}
+
+std::vector<Service> services_from_json(const Json& list) {
+  std::vector<Service> services;
+  for (const Json& one : list) {
+    services.push_back({one.at("name").get<std::string>(), paths_from_json(one.at("arguments")),
+                        one.at("ready_port").get<std::uint16_t>(),
+                        paths_from_json(one.at("ready_command"))});
+  }
+  return services;
+}
+
 // A description from before there were policies has no network.
 Status read_network(const Json& object, Spec& spec) {
   if (object.contains("network")) {
@@ -131,6 +160,11 @@ Result<Spec> read(const Json& object) {
   }
   spec.idle_timeout = std::chrono::milliseconds(
       object.value("idle_timeout_ms", std::int64_t{spec.idle_timeout.count()}));
+  spec.on_failure =
+      object.value("recreate", false) ? OnFailure::kRecreate : OnFailure::kNothing;
+  if (object.contains("services")) {
+    spec.services = services_from_json(object.at("services"));
+  }
   read_mounts(object, spec);
   for (const Json& protection : object.at("require")) {
     int value = protection.get<int>();
@@ -179,6 +213,12 @@ std::string spec_to_json(const Spec& spec, Values values) {
   if (spec.on_idle != OnIdle::kNothing) {
     object["on_idle"] = static_cast<int>(spec.on_idle);
     object["idle_timeout_ms"] = spec.idle_timeout.count();
+  }
+  if (spec.on_failure == OnFailure::kRecreate) {
+    object["recreate"] = true;
+  }
+  if (!spec.services.empty()) {
+    object["services"] = services_to_json(spec.services);
   }
   write_mounts(object, spec);
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);

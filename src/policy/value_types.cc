@@ -28,6 +28,9 @@ std::string_view wanted_types(ValueKind kind, Notation notation) {
                   : "an array of \"SRC:DST[:rw]\" or of objects with source, target and readonly";
     case ValueKind::kCredentials:
       return "an array of \"RULE=HEADER: VALUE\"";
+    case ValueKind::kServices:
+      return toml ? "an array of \"NAME=COMMAND\" or a table of tables with command and ready"
+                  : "an array of \"NAME=COMMAND\" or an object of objects with command and ready";
     case ValueKind::kNetwork:
       return "a string or an array of rules";
     case ValueKind::kText:

@@ -38,6 +38,9 @@ enum class FrameType : std::uint16_t {
   kResume = 29,       // answered like kPause, by kFrozen
   kNetwork = 26,      // the sockets of the sandbox's captive network, for whoever serves them
   kConnect = 27,      // u16 port, u8 LoopbackFamily: a connection to a port inside
+  kDisk = 40,         // how much of its disk is used
+  kService = 41,      // a program that runs as long as the sandbox: see service.h
+  kServices = 42,     // how those are
   kFileRequest = 32,  // to a file worker: see files.h
   kFileEnd = 36,      // no more of what the request announced
   // Both ways between the host and a file worker.
@@ -61,6 +64,8 @@ enum class FrameType : std::uint16_t {
   kNetworkSockets = 89,  // u32 errno; without one come those of NetworkSocket that there are, in
                          // their order, with a u32 that has a bit for each
   kConnected = 90,       // u32 errno; without one comes a socket that is connected, or about to be
+  kDiskUse = 104,        // u64 bytes that are used, u64 how many there may be
+  kServiceRow = 105,     // how one of the services is: see service.h
   kFilesReady = 96,      // from here on the connection is a file worker's
   kFileDone = 97,        // the end of an operation: see files.h
   kFileNote = 98,        // something was left out of it

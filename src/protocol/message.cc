@@ -85,6 +85,8 @@ bool parse_start(std::string_view payload, Start& start) {
     case StartKind::kFiles:
       return start.arguments.count == 0 && start.environment.count == 0 && start.workdir.empty() &&
              start.text.empty() && start.session.empty() && start.flags == 0;
+    case StartKind::kService:
+      break;
   }
   return false;
 }
@@ -142,7 +144,7 @@ bool parse_command_row(std::string_view payload, CommandRow& row) {
   row.stderr_start = reader.u64();
   row.stderr_end = reader.u64();
   row.title = reader.text(kMaxReason);
-  return reader.finished() && row.running <= 1 && (kind == 1 || kind == 2) &&
+  return reader.finished() && row.running <= 1 && (kind == 1 || kind == 2 || kind == 4) &&
          row.stdout_start <= row.stdout_end && row.stderr_start <= row.stderr_end;
 }
 

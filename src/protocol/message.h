@@ -24,6 +24,7 @@ enum class StartKind : std::uint8_t {
   kExec = 1,   // a separate process: `arguments`
   kShell = 2,  // `text` in the long-lived shell `session`
   kFiles = 3,  // a file worker, which gets this connection for itself: see files.h
+  kService = 4,  // nobody asks for one: what the guest calls what it started for a service
 };
 
 enum StartFlags : std::uint32_t {

@@ -50,7 +50,9 @@ Result<Visit> visit_of(Request& request) {
 Json command_json(const KnownCommand& command) {
   return {{"id", std::to_string(command.id)},
           {"state", command.running ? "running" : "ended"},
-          {"kind", command.kind == protocol::StartKind::kShell ? "shell" : "exec"},
+          {"kind", command.kind == protocol::StartKind::kShell     ? "shell"
+                   : command.kind == protocol::StartKind::kService ? "service"
+                                                                   : "exec"},
           {"title", replace_invalid_utf8(command.title)},
           {"started_ms", command.started_ms},
           {"stdout_start", command.start[0]},

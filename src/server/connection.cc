@@ -134,6 +134,9 @@ class Exchange {
     status_ = answer.status;
     if (answer.status == 401 || answer.status == 403) {
       service_.counters.refused.fetch_add(1, std::memory_order_relaxed);
+      if (sandbox_.empty()) {
+        service_.counters.refused_at_door.fetch_add(1, std::memory_order_relaxed);
+      }
     } else if (answer.status >= 500) {
       service_.counters.failed.fetch_add(1, std::memory_order_relaxed);
     }

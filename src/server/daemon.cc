@@ -203,6 +203,8 @@ class Daemon {
       CARREL_TRY(Traces::parse(options_.otlp));
     }
     service_.traces = std::make_unique<Traces>(options_.otlp);
+    service_.alerts = std::make_unique<Alerts>(service_.manager->home(),
+                                               service_.counters.refused_at_door);
     raise_file_limit();
     set_stack_size();
     CARREL_TRY(take_signals());
@@ -225,6 +227,7 @@ class Daemon {
     std::thread teller([this] { service_.webhooks->run(service_.stopping); });
     std::thread tracer([this] { service_.traces->run(service_.stopping); });
     std::thread warmer([this] { service_.manager->warm().run(service_.stopping); });
+    std::thread watcher([this] { service_.alerts->run(service_.stopping); });
     Status served;
     while (served.ok() && g_stop == 0 && !is_idle(acceptor)) {
       served = acceptor.accept_some(g_wake, 1000ms);
@@ -245,6 +248,7 @@ class Daemon {
     teller.join();
     tracer.join();
     warmer.join();
+    watcher.join();
     if (!left) {
       // Who is still at it is cut off; commands go on in their sandboxes.
       ::_exit(served.ok() ? 0 : 1);

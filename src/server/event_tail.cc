@@ -10,13 +10,9 @@
 #include "base/files.h"
 
 namespace carrel::server {
-namespace {
 
-constexpr const char* kFile = "events.jsonl";
-
-}  // namespace
-
-EventTail::EventTail(const storage::Home& home, From from) : home_(home) {
+EventTail::EventTail(const storage::Home& home, From from, std::string file)
+    : home_(home), name_(std::move(file)) {
   open();
   if (from == From::kEnd && file_.valid()) {
     offset_ = ::lseek(file_.get(), 0, SEEK_END);
@@ -27,7 +23,7 @@ std::vector<std::string> EventTail::next() {
   std::vector<std::string> lines = read_lines();
   struct stat named{};
   struct stat held{};
-  const bool there = ::fstatat(home_.directory(), kFile, &named, AT_SYMLINK_NOFOLLOW) == 0;
+  const bool there = ::fstatat(home_.directory(), name_.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0;
   const bool same = there && file_.valid() && ::fstat(file_.get(), &held) == 0 &&
                     named.st_ino == held.st_ino && named.st_dev == held.st_dev;
   if (there && !same) {
@@ -41,7 +37,7 @@ std::vector<std::string> EventTail::next() {
 }
 
 void EventTail::open() {
-  auto file = open_at(home_.directory(), kFile, O_RDONLY | O_NOFOLLOW);
+  auto file = open_at(home_.directory(), name_, O_RDONLY | O_NOFOLLOW);
   file_ = file.ok() ? std::move(file.value()) : UniqueFd();
   offset_ = 0;
   rest_.clear();

@@ -10,13 +10,13 @@
 
 namespace carrel::server {
 
-// The lines that are added to the log of events. Where that is cut to its newer half there is
+// The lines that are added to the log of events, or to another of the home's. Where that is cut to its newer half there is
 // another file, which is read from its beginning up to what was read last.
 class EventTail {
  public:
   enum class From { kStart, kEnd };
 
-  EventTail(const storage::Home& home, From from);
+  EventTail(const storage::Home& home, From from, std::string file = "events.jsonl");
   // Those that have come since the last call.
   std::vector<std::string> next();
 
@@ -25,6 +25,7 @@ class EventTail {
   std::vector<std::string> read_lines();
 
   const storage::Home& home_;
+  std::string name_;  // of the file, in the home
   UniqueFd file_;
   off_t offset_ = 0;
   std::string rest_;

@@ -28,6 +28,9 @@ Status resume_sandbox(Request& request);
 Status stop_sandbox(Request& request);
 Status start_sandbox(Request& request);
 
+// inner_life.cc
+Status get_services(Request& request);
+
 // commands.cc
 Status run_shell(Request& request);
 Status run_exec(Request& request);
@@ -81,5 +84,7 @@ Result<std::vector<native::GivenTree>> open_trees(Request& request, const policy
 // A sandbox as the API shows it.
 enum class Detail { kShort, kWhole };
 Json sandbox_json(Request& request, const storage::SandboxRow& row, Detail detail);
+// What its guest knows besides (inner_life.cc): it is asked, and not woken for it.
+void add_inner_life(Request& request, const storage::SandboxRow& row, Json& object);
 
 }  // namespace carrel::server

@@ -34,6 +34,8 @@ constexpr std::array kEventsQuery = {
     Parameter{"sandbox", "string", "of this sandbox alone"},
     Parameter{"past", "boolean", "what is known of the past first"}};
 
+constexpr std::array kServicesQuery = {
+    Parameter{"wait_ms", "integer", "how long to wait until all of them are ready"}};
 constexpr std::array kPathQuery = {
     Parameter{"path", "string", "in the sandbox; relative ones from its work dir", kRequired}};
 constexpr std::array kReadQuery = {
@@ -160,6 +162,9 @@ constexpr std::array kRoutes = {
           "ForkRequest", 201, kJsonType, "Sandbox", kNothing, fork_sandbox},
     Route{"GET", SANDBOX "/usage", "getUsage", "What it uses now", Scope::kRead, Body::kNone, "",
           200, kJsonType, "Usage", kNothing, get_usage},
+
+    Route{"GET", SANDBOX "/services", "listServices", "How its services are", Scope::kRead,
+          Body::kNone, "", 200, kJsonType, "ServiceList", kServicesQuery, get_services},
 
     Route{"GET", SANDBOX "/ports", "listPorts", "The ports that everybody may reach", Scope::kRead,
           Body::kNone, "", 200, kJsonType, "PortList", kNothing, list_ports},

@@ -90,7 +90,7 @@ Json sandbox_json(Request& request, const storage::SandboxRow& row, Detail detai
   manager::Manager& manager = *request.service.manager;
   const bool ended = row.state == "ended";
   const manager::Life life = manager::life_of(manager.home(), row);
-  const std::int64_t lease = ended ? 0 : manager.lease_end(row.id);
+  const std::int64_t lease = ended ? 0 : storage::noted_lease(manager.home(), row.id);
   Json object{{"id", row.id},
               {"name", row.name},
               {"state", life.state},
@@ -169,7 +169,9 @@ Status list_sandboxes(Request& request) {
 Status get_sandbox(Request& request) {
   CARREL_ASSIGN(const storage::SandboxRow row,
                 request.service.manager->find(request.caller, request.id()));
-  return reply(request, 200, sandbox_json(request, row, Detail::kWhole));
+  Json object = sandbox_json(request, row, Detail::kWhole);
+  add_inner_life(request, row, object);
+  return reply(request, 200, object);
 }
 
 Status delete_sandbox(Request& request) {

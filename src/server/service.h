@@ -18,6 +18,7 @@
 #include "manager/manager.h"
 #include "policy/spec.h"
 #include "server/access.h"
+#include "server/alerts.h"
 #include "server/traces.h"
 #include "server/webhooks.h"
 
@@ -27,6 +28,7 @@ namespace carrel::server {
 struct Counters {
   std::atomic<std::uint64_t> requests = 0;
   std::atomic<std::uint64_t> refused = 0;  // 401 and 403
+  std::atomic<std::uint64_t> refused_at_door = 0;  // of those, the ones about no sandbox
   std::atomic<std::uint64_t> failed = 0;   // 5xx
   std::atomic<std::uint64_t> commands = 0;
   std::atomic<std::uint64_t> created = 0;
@@ -92,6 +94,7 @@ struct Service {
   Counters counters;
   RequestsAtOnce requests;
   std::unique_ptr<Webhooks> webhooks;
+  std::unique_ptr<Alerts> alerts;
   std::unique_ptr<Traces> traces;
 };
 

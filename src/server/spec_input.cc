@@ -55,6 +55,8 @@ Status set_each(const Setting& setting, std::string_view key, const Json& list,
     std::string text;
     if (element.is_object() && setting.kind == ValueKind::kMounts) {
       CARREL_ASSIGN(text, mount_text(key, element));
+    } else if (element.is_object() && setting.kind == ValueKind::kServices) {
+      text = element.dump();
     } else if (element.is_string()) {
       text = element.get<std::string>();
     } else {
@@ -92,6 +94,21 @@ Status set_variables(const Setting& setting, std::string_view key, const Json& t
   return {};
 }
 
+// {"NAME": {"command": …, "ready": …}}
+Status set_services(const Setting& setting, std::string_view key, const Json& table,
+                    policy::Spec& spec) {
+  for (const auto& [name, value] : table.items()) {
+    if (!value.is_object() || value.contains("name")) {
+      return wrong_type(key, policy::wanted_types(setting.kind, policy::Notation::kJson));
+    }
+    Json service = value;
+    service["name"] = name;
+    const std::string text = service.dump();
+    CARREL_TRY(setting.set(spec, {key, text}));
+  }
+  return {};
+}
+
 Status set_one(const Setting& setting, std::string_view key, const Json& value,
                policy::Spec& spec) {
   std::string text;
@@ -106,6 +123,9 @@ Status set_one(const Setting& setting, std::string_view key, const Json& value,
   }
   if (value.is_object() && setting.kind == ValueKind::kVariables) {
     return set_variables(setting, key, value, spec);
+  }
+  if (value.is_object() && setting.kind == ValueKind::kServices) {
+    return set_services(setting, key, value, spec);
   }
   return wrong_type(key, policy::wanted_types(setting.kind, policy::Notation::kJson));
 }
@@ -136,6 +156,10 @@ Json schema_of(const Setting& setting) {
                Json::array({Json{{"type", "object"}, {"additionalProperties", text}}, texts})}};
     case ValueKind::kMounts:
       return {{"type", "array"}};
+    case ValueKind::kServices:
+      return {{"oneOf", Json::array({Json{{"type", "object"},
+                                          {"additionalProperties", {{"type", "object"}}}},
+                                     Json{{"type", "array"}}})}};
     case ValueKind::kCredentials:
       return texts;
     case ValueKind::kText:

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 
 #include "base/files.h"
+#include "storage/state.h"
 
 namespace carrel::storage {
 
@@ -16,6 +18,7 @@ namespace {
 // Of the record itself: a file that was made for it could come into a box that is being removed.
 constexpr const char* kRecord = "/record";
 constexpr const char* kPaused = "/paused";
+constexpr const char* kLease = "/lease";
 constexpr char kUntilUsed = 'u';
 constexpr char kUntilResumed = 'r';
 
@@ -58,6 +61,11 @@ Result<UniqueFd> keep_unused(const Home& home, const std::string& id) {
   return file;
 }
 
+bool is_used(const Home& home, const std::string& id) {
+  auto unused = keep_unused(home, id);
+  return !unused.ok() && unused.error().code == Code::kConflict;
+}
+
 std::int64_t last_use(const Home& home, const std::string& id) {
   struct stat info{};
   if (::fstatat(home.boxes(), (id + kRecord).c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -68,6 +76,21 @@ std::int64_t last_use(const Home& home, const std::string& id) {
 
 void touch_use(const Home& home, const std::string& id) {
   (void)::utimensat(home.boxes(), (id + kRecord).c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+}
+
+void note_lease(const Home& home, const std::string& id, std::uint64_t lease_ms) {
+  const std::int64_t end =
+      lease_ms == 0 ? 0 : wall_clock_ms() + static_cast<std::int64_t>(lease_ms);
+  (void)replace_file_at(home.boxes(), id + kLease, std::to_string(end), 0600);
+}
+
+std::int64_t noted_lease(const Home& home, const std::string& id) {
+  auto text = read_file_at(home.boxes(), id + kLease, 32);
+  std::int64_t end = 0;
+  if (text.ok()) {
+    std::from_chars(text.value().data(), text.value().data() + text.value().size(), end);
+  }
+  return end;
 }
 
 Status note_pause(const Home& home, const std::string& id, const Pause& pause) {

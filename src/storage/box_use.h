@@ -32,10 +32,17 @@ class BoxUse {
 // Nobody uses the sandbox, and who wants to waits until this is gone. kConflict while somebody
 // does.
 Result<UniqueFd> keep_unused(const Home& home, const std::string& id);
+// Whether somebody does. Who begins in this moment waits for the answer.
+bool is_used(const Home& home, const std::string& id);
 // When somebody used it last, in milliseconds since 1970; 0: nobody did.
 std::int64_t last_use(const Home& home, const std::string& id);
 // As if somebody had used it just now.
 void touch_use(const Home& home, const std::string& id);
+
+// When its lease ends, in milliseconds since 1970, for those who ask: the guest keeps a clock of its
+// own. Zero is no deadline.
+void note_lease(const Home& home, const std::string& id, std::uint64_t lease_ms);
+std::int64_t noted_lease(const Home& home, const std::string& id);
 
 // That a sandbox is meant to stand still, and why.
 struct Pause {

@@ -118,6 +118,15 @@ Event resume_event(const std::string& id) {
   return finish(object);
 }
 
+Event alert_event(const std::string& id, const AlertFacts& facts) {
+  Json object = begin_event(id, "alert");
+  object["kind"] = facts.kind;
+  object["count"] = facts.count;
+  object["window_ms"] = facts.window_ms;
+  object["last"] = replace_invalid_utf8(facts.last.substr(0, kTitle));
+  return finish(object);
+}
+
 void add_event(const Home& home, const Event& event) {
   auto file = open_at(home.directory(), kFile, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
   if (!file.ok()) {
@@ -192,6 +201,12 @@ std::string describe_event(std::string_view line) {
   }
   if (kind == "resume") {
     return "sandbox " + id + " resumed";
+  }
+  if (kind == "alert") {
+    return "alert: " + std::to_string(object.value("count", std::uint64_t{0})) + " times " +
+           object.value("kind", "") + " in " +
+           std::to_string(object.value("window_ms", std::int64_t{0}) / 1000) + " s (last: '" +
+           object.value("last", "") + "')";
   }
   if (kind == "stop") {
     return "sandbox " + id + " stopped (" + object.value("reason", "") + ")";

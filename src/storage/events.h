@@ -40,6 +40,15 @@ Event stop_event(const std::string& id, std::string_view reason);
 Event pause_event(const std::string& id, std::string_view reason);
 Event resume_event(const std::string& id);
 
+// Too much of something within a short time.
+struct AlertFacts {
+  std::string_view kind;
+  std::uint64_t count = 0;
+  std::int64_t window_ms = 0;
+  std::string_view last = {};  // what the last of it was about
+};
+Event alert_event(const std::string& id, const AlertFacts& facts);
+
 // Best effort: a full disk does not stop a command.
 void add_event(const Home& home, const Event& event);
 

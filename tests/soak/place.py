@@ -92,10 +92,12 @@ class Place:
             self.identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         self.environment = {"PATH": "/usr/bin:/bin", "CARREL_HOME": str(self.home)}
 
-    def start(self, *words):
+    def start(self, *words, log=None):
+        """`log` is a file for both outputs, in place of pipes."""
         return subprocess.Popen(
             [self.program, *words], env=self.environment, cwd="/", stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **self.identity)
+            stdout=log or subprocess.PIPE, stderr=log or subprocess.PIPE, text=True,
+            **self.identity)
 
     def carrel(self, *words):
         with self.start(*words) as process:

@@ -4,14 +4,30 @@
 # workspaces is killed, 200 times each, and names are swapped under the program, 10,000 times.
 # Then the egress process gets 50,000 connections, 1,000 new policies and 10,000 lookups; and, for a
 # minute each, as many lookups as can be sent, and what nobody takes on a hundred connections.
+# Then the daemon is killed 500 times under load, sandboxes are compared with a model for 5,000 steps,
+# and 1,000 of them (150 as an ordinary user) are served to 50 clients for ten minutes.
 # CARREL is the program; CARREL_KILLS, CARREL_RACES, CARREL_RACE_ROUNDS, CARREL_CONNECTIONS,
-# CARREL_RELOADS, CARREL_LOOKUPS and CARREL_FLOOD_SECONDS ask for other numbers.
+# CARREL_RELOADS, CARREL_LOOKUPS, CARREL_FLOOD_SECONDS, CARREL_DAEMON_KILLS, CARREL_MODEL_STEPS,
+# CARREL_LIVE_ROOT, CARREL_LIVE_USER and CARREL_CROWD_SECONDS ask for other numbers; CARREL_SOAK=daemon
+# is the part from the daemon's kills on alone.
 set -eu
 : "${CARREL:?is the path of the program}"
-python3 -B "$(dirname "$0")/soak.py" "$CARREL" "${1:-500}"
-
 tests=$(dirname "$CARREL")/tests
 export CARREL_BINARY="$CARREL"
+
+soak_daemon() {
+  CARREL_DAEMON_KILLS="${CARREL_DAEMON_KILLS:-500}" \
+    "$tests/end_to_end/end_to_end_serve_test" --gtest_filter='*KillsUnderLoad*'
+  CARREL_MODEL_STEPS="${CARREL_MODEL_STEPS:-5000}" "$tests/end_to_end/end_to_end_model_test"
+  python3 -B "$(dirname "$0")/many.py" "$CARREL" "${CARREL_LIVE_ROOT:-1000}" \
+    "${CARREL_LIVE_USER:-150}" "${CARREL_CROWD_SECONDS:-600}"
+}
+if [ "${CARREL_SOAK:-}" = daemon ]; then
+  soak_daemon
+  exit
+fi
+
+python3 -B "$(dirname "$0")/soak.py" "$CARREL" "${1:-500}"
 export CARREL_KILLS="${CARREL_KILLS:-200}"
 export CARREL_RACES="${CARREL_RACES:-10000}"
 export CARREL_RACE_ROUNDS="${CARREL_RACE_ROUNDS:-10000}"
@@ -24,3 +40,4 @@ export CARREL_LOOKUPS="${CARREL_LOOKUPS:-10000}"
 export CARREL_FLOOD_SECONDS="${CARREL_FLOOD_SECONDS:-60}"
 "$tests/attacks/attack_egress_life_attacks_test" --gtest_filter='*D29_*:*D40_*'
 "$tests/attacks/attack_egress_names_attacks_test" --gtest_filter='*D09_*'
+soak_daemon

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -50,6 +52,18 @@ class ServeTest : public CarrelTest {
     const ApiAnswer answer = post(box + "/commands", body);
     EXPECT_EQ(answer.status, 201) << answer.body;
     return answer.status == 201 ? box + "/commands/" + answer.json()["id"].get<std::string>() : "";
+  }
+  // Its first process, which nobody inside can reach, is killed from outside.
+  void kill_guest(const std::string& box) {
+    const std::string id = box.substr(box.rfind('/') + 1);
+    std::ifstream record(place().home(GetParam()) + "/run/box/" + id + "/record");
+    for (std::string line; std::getline(record, line);) {
+      if (line.starts_with("pid=")) {
+        EXPECT_EQ(::kill(std::stoi(line.substr(4)), SIGKILL), 0);
+        return;
+      }
+    }
+    ADD_FAILURE() << "there is no record of " << box;
   }
 
   std::unique_ptr<Daemon> daemon_;

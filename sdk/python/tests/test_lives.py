@@ -62,6 +62,23 @@ def test_usage_is_told() -> None:
         assert eventually(lambda: (box.usage().pids or 2) >= 2)
 
 
+def test_a_service_is_there_when_it_is_ready() -> None:
+    need("services")
+    web = {
+        "command": "sleep 0.2; exec python3 -m http.server 8000 --bind 127.0.0.1",
+        "ready": {"port": 8000},
+    }
+    with Sandbox(services={"web": web}) as box:
+        assert not box.services()[0].ready
+        (service,) = box.services(wait=20)
+        assert service.ready and service.name == "web" and service.restarts == 0
+        with box.http(8000) as client:
+            assert client.get("/").status_code == 200
+        info = box.info()
+        assert info.services == (service,)
+        assert [one["by"] for one in info.held_by] == ["lease"]
+
+
 def test_a_port_is_public_only_if_it_is_said() -> None:
     need("ports")
     with Sandbox() as box:

@@ -10,6 +10,7 @@
 
 #include "backends/native/network.h"
 #include "backends/native/remains.h"
+#include "backends/native/services.h"
 #include "policy/spec_json.h"
 #include "sandbox/command.h"
 #include "storage/box.h"
@@ -64,10 +65,10 @@ Creation::~Creation() {
   lock_.reset();
   constexpr int kOthersMs = 5000;
   if (request_.origin == CreateRequest::Origin::kStopped) {
-    (void)bury(*home_, request_.id, "it could not be started again", kOthersMs);
+    (void)bury(*home_, request_.id, {"it could not be started again"}, kOthersMs);
     return;
   }
-  (void)bury(*home_, request_.id, "it was never finished", kOthersMs);
+  (void)bury(*home_, request_.id, {"it was never finished"}, kOthersMs);
   // Nobody was told of it.
   if (auto state = rows_->get(); state.ok()) {
     (void)state.value()->forget(request_.id);
@@ -191,6 +192,7 @@ Status Creation::store() {
   CARREL_ASSIGN(storage::State * state, rows_->get());
   CARREL_TRY(state->set_running(record.id, enforcement_json(launched_.enforcement)));
   CARREL_TRY(storage::write_draft(*home_, record));
+  CARREL_TRY(send_services(launched_.stream, request_.spec));
   CARREL_TRY(launched_.stream.send(0, protocol::FrameType::kDetach));
   if (has_network(request_.spec)) {
     CARREL_TRY(register_network(*home_, record.id, egress::Registration::Kind::kLongLived,

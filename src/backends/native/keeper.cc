@@ -48,17 +48,19 @@ constexpr int kNurseryAgainMs = 5000;  // after one that ended
 constexpr int kNurseryCheckMs = 10'000;
 constexpr std::size_t kMostVisits = 256;
 
-std::string end_reason(int status) {
+Ending ending_of(int status) {
   if (WIFSIGNALED(status)) {
-    return "its first process was killed by signal " + std::to_string(WTERMSIG(status));
+    return {"its first process was killed by signal " + std::to_string(WTERMSIG(status)),
+            Ending::How::kDied};
   }
   switch (WEXITSTATUS(status)) {
     case 0:
-      return "it was shut down";
+      return {"it was shut down"};
     case 3:
-      return "its lease ran out";
+      return {"its lease ran out"};
     default:
-      return "its first process ended with status " + std::to_string(WEXITSTATUS(status));
+      return {"its first process ended with status " + std::to_string(WEXITSTATUS(status)),
+              Ending::How::kDied};
   }
 }
 
@@ -166,12 +168,16 @@ class Keeper {
     std::string id;
     pid_t child = 0;     // 0: made by an earlier keeper, so its exit status is not ours to have
     UniqueFd process;    // invalid once it has ended
-    std::string reason;  // why it ended
+    Ending ending;       // then
     bool networked = false;
   };
 
   void keep(const std::string& id, pid_t child, UniqueFd process) {
-    boxes_.push_back({id, child, std::move(process), {}, egress::is_registered(home_, id)});
+    Box& box = boxes_.emplace_back();
+    box.id = id;
+    box.child = child;
+    box.process = std::move(process);
+    box.networked = egress::is_registered(home_, id);
   }
 
   [[nodiscard]] bool has_networks() const {
@@ -337,10 +343,10 @@ class Keeper {
     if (!box.process.valid() || wait.fd != box.process.get() || wait.revents == 0) {
       return;
     }
-    box.reason = "its first process ended";
+    box.ending = {"its first process ended", Ending::How::kDied};
     int status = 0;
     if (box.child != 0 && ::waitpid(box.child, &status, 0) == box.child) {
-      box.reason = end_reason(status);
+      box.ending = ending_of(status);
     }
     box.process.reset();
   }
@@ -351,7 +357,7 @@ class Keeper {
       if (box.process.valid()) {
         return false;
       }
-      Status buried = bury(home_, box.id, box.reason, 0);
+      Status buried = bury(home_, box.id, box.ending, 0);
       return buried.ok() || buried.error().code != Code::kConflict;
     });
   }

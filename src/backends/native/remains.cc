@@ -92,8 +92,23 @@ std::string parent_of(storage::Home& home, const std::string& id,
   return {};
 }
 
+// An end that nobody wanted, of a sandbox that was whole: who saw it last may not have known that its
+// lease was over.
+Ending judge(const storage::Home& home, const storage::SandboxRow& row, Ending ending) {
+  constexpr std::int64_t kClocksDifferMs = 1000;
+  const std::int64_t lease = storage::noted_lease(home, row.id);
+  if (ending.how == Ending::How::kDied && lease != 0 &&
+      storage::wall_clock_ms() >= lease - kClocksDifferMs) {
+    return {"its lease ran out", Ending::How::kOver};
+  }
+  if (const std::string noted = storage::noted_end(home, row.id); !noted.empty()) {
+    return {noted, Ending::How::kOver};
+  }
+  return ending;
+}
+
 // With the lock of the box held.
-Status bury_held(storage::Home& home, const std::string& id, const std::string& reason) {
+Status bury_held(storage::Home& home, const std::string& id, const Ending& seen) {
   Status first;
   auto note = [&](Status status) {
     if (first.ok() && !status.ok()) {
@@ -116,16 +131,17 @@ Status bury_held(storage::Home& home, const std::string& id, const std::string& 
   // What cannot be ended keeps its box, so that the next sweep finds it.
   CARREL_TRY(clean_up(home, groups.value(), id));
   if (row.has_value() && row->state != "ended") {
-    const std::string noted = storage::noted_end(home, id);
-    const std::string& why = noted.empty() ? reason : noted;
+    const Ending ending = judge(home, *row, seen);
     if (const auto wake = storage::noted_stop(home, id); wake.has_value()) {
-      note(state.value().set_stopped(id, why, *wake));
+      note(state.value().set_stopped(id, ending.reason, *wake));
+    } else if (ending.how == Ending::How::kDied && is_made_again(*row)) {
+      note(state.value().set_stopped(id, ending.reason, storage::Wake::kWhenUsed));
     } else {
-      note(state.value().set_ended(id, why));
+      note(state.value().set_ended(id, ending.reason));
       note(state.value().forget_old(kKeptEnded));
       storage::drop_wish(home, id);
     }
-    storage::add_event(home, storage::stop_event(id, why));
+    storage::add_event(home, storage::stop_event(id, ending.reason));
   }
   note(storage::remove_box(home, id));
   return first;
@@ -161,7 +177,8 @@ void sweep_box(storage::Home& home, const std::string& id, int& patience_ms) {
   if (alive(record) && storage::noted_end(home, id).empty()) {
     return;
   }
-  const std::string reason = record.ok() ? "its first process ended" : "it was never finished";
+  const Ending ending = record.ok() ? Ending{"its first process ended", Ending::How::kDied}
+                                    : Ending{"it was never finished"};
   if (!record.ok()) {
     record = storage::read_draft(home, id);
   }
@@ -173,7 +190,7 @@ void sweep_box(storage::Home& home, const std::string& id, int& patience_ms) {
       return;
     }
   }
-  (void)bury_held(home, id, reason);
+  (void)bury_held(home, id, ending);
 }
 
 void sweep_each_box(storage::Home& home, Sweeper who) {
@@ -185,13 +202,12 @@ void sweep_each_box(storage::Home& home, Sweeper who) {
 
 }  // namespace
 
-Status bury(storage::Home& home, const std::string& id, const std::string& reason,
-            int patience_ms) {
+Status bury(storage::Home& home, const std::string& id, const Ending& ending, int patience_ms) {
   auto lock = storage::lock_box(home, id, patience_ms);
   if (!lock.ok()) {
     return lock.error().code == Code::kNotFound ? Status{} : Status{lock.error()};
   }
-  return bury_held(home, id, reason);
+  return bury_held(home, id, ending);
 }
 
 namespace {
@@ -221,7 +237,7 @@ Status end_sandbox(storage::Home& home, const storage::BoxRecord& record, int gr
   } else if (process.error().code != Code::kGone) {
     return process.error();
   }
-  return bury_held(home, record.id, reason);
+  return bury_held(home, record.id, {reason});
 }
 
 }  // namespace

@@ -21,11 +21,21 @@ Status remove_sandbox(storage::Home& home, const storage::BoxRecord& record, int
 Status stop_sandbox(storage::Home& home, const storage::BoxRecord& record, int grace_ms,
                     const std::string& reason, storage::Wake wake);
 
+// How the first process of a sandbox ended, as far as its parent could see.
+struct Ending {
+  std::string reason;
+  enum class How {
+    kOver,  // as it should: it was told to, its lease ran out, or it was never whole
+    kDied,
+  } how = How::kOver;
+};
+
 // Removes what is left of a long-lived sandbox whose first process is gone, or that was never
-// finished, and notes why it ended (an end that was noted before has the say). Does as much as it
-// can and returns the first error. kConflict when somebody else is at it for longer than
-// `patience_ms`; a box that is gone is fine.
-Status bury(storage::Home& home, const std::string& id, const std::string& reason, int patience_ms);
+// finished, and notes why it ended (an end that was noted before has the say). One that died and is
+// to be made again is stopped, until somebody uses it. Does as much as it can and returns the first
+// error. kConflict when somebody else is at it for longer than `patience_ms`; a box that is gone is
+// fine.
+Status bury(storage::Home& home, const std::string& id, const Ending& ending, int patience_ms);
 
 // Removes what killed `carrel run`s left.
 void sweep_one_shots(storage::Home& home);

@@ -15,6 +15,7 @@
 #include "backends/native/places.h"
 #include "base/files.h"
 #include "base/unique_fd.h"
+#include "policy/spec_json.h"
 #include "storage/box.h"
 #include "storage/events.h"
 #include "storage/state.h"
@@ -90,7 +91,15 @@ void sweep_rows(const storage::Home& home) {
     }
     const std::string reason =
         row.state == "creating" ? "it was never finished" : "its first process ended";
-    if (state.value().set_ended(row.id, reason).ok()) {
+    // The mark goes after the row was changed: what is looked at now is what it was left as.
+    auto now = state.value().find(row.id);
+    if (!now.ok() || !now.value().has_value() || now.value()->state != row.state) {
+      continue;
+    }
+    if (is_made_again(row)) {
+      (void)state.value().set_stopped(row.id, reason, storage::Wake::kWhenUsed);
+      storage::add_event(home, storage::stop_event(row.id, reason));
+    } else if (state.value().set_ended(row.id, reason).ok()) {
       storage::drop_wish(home, row.id);
       storage::add_event(home, storage::stop_event(row.id, reason));
     }
@@ -127,6 +136,11 @@ Result<kernel::CgroupLayout> find_groups(const storage::Home& home, const std::s
   }
   options.use = kernel::CgroupUse::kLook;
   return kernel::detect_cgroups(options);
+}
+
+bool is_made_again(const storage::SandboxRow& row) {
+  auto spec = policy::spec_from_json(row.spec);
+  return row.state == "running" && spec.ok() && spec->on_failure == policy::OnFailure::kRecreate;
 }
 
 void sweep_strays(storage::Home& home) {

@@ -5,6 +5,7 @@
 #include "base/result.h"
 #include "kernel/cgroup.h"
 #include "storage/home.h"
+#include "storage/state.h"
 
 namespace carrel::native {
 
@@ -16,5 +17,8 @@ Result<kernel::CgroupLayout> find_groups(const storage::Home& home, const std::s
 // processes that are gone. Never touches another installation's. Safe at any moment: a mark is made
 // before everything else and removed after it, and an id is never used twice.
 void sweep_strays(storage::Home& home);
+
+// Whether a sandbox that runs, and dies, is to be made again.
+bool is_made_again(const storage::SandboxRow& row);
 
 }  // namespace carrel::native

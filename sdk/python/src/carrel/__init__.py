@@ -55,6 +55,7 @@ from .results import (
     Output,
     Port,
     SandboxInfo,
+    Service,
     Snapshot,
     Usage,
 )
@@ -109,6 +110,7 @@ __all__ = [
     "SandboxRunner",
     "SandboxSettings",
     "SandboxTimeoutError",
+    "Service",
     "Snapshot",
     "SystemFailure",
     "Terminal",

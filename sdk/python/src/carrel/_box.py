@@ -20,7 +20,7 @@ from .errors import (
     NotStartedError,
     SandboxError,
 )
-from .results import CommandInfo, Diff, ExecResult, Port, SandboxInfo, Snapshot, Usage
+from .results import CommandInfo, Diff, ExecResult, Port, SandboxInfo, Service, Snapshot, Usage
 
 log = logging.getLogger("carrel")
 
@@ -71,12 +71,16 @@ class BoxCore:
         isolation: str | None = None,
         on_idle: Literal["none", "pause", "stop", "remove"] | None = None,
         idle_timeout: Union[float, str, None] = None,
+        on_failure: Literal["none", "recreate"] | None = None,
+        services: Mapping[str, Mapping[str, Any]] | None = None,
         lease: float | None = 120.0,
         endpoint: Endpoint | None = None,
     ) -> None:
         """What is not given is as the daemon's configuration says. `timeout` is that of a command
         that has none of its own. `on_idle` is what becomes of it when nobody has used it for
-        `idle_timeout` seconds. The sandbox ends `lease` seconds after this program last said that
+        `idle_timeout` seconds. With `on_failure` "recreate" one that dies is there again for the next
+        call, with its workspace. `services` are programs that run as long as it does:
+        {"web": {"command": "…", "ready": {"port": 8000}}}. The sandbox ends `lease` seconds after this program last said that
         it needs it, which it does by itself; None keeps it until it is removed."""
         self._settings = settings_of(
             name=name,
@@ -102,6 +106,8 @@ class BoxCore:
             isolation=isolation,
             on_idle=on_idle,
             idle_timeout=idle_timeout,
+            on_failure=on_failure,
+            services=services,
         )
         self._lease = lease
         self._id: str | None = None
@@ -328,6 +334,16 @@ class BoxCore:
         reply = yield Request("POST", self._path("/start"), patience=300.0, repeatable=True)
         self._hold()
         return SandboxInfo.of(reply.json())
+
+    @operation
+    def services(self, *, wait: float = 0.0) -> Steps[Sequence[Service]]:
+        """How its services are; with `wait`, as soon as all of them are ready or so many seconds are
+        over."""
+        query = {"wait_ms": str(int(wait * 1000))}
+        reply = yield Request(
+            "GET", self._path("/services"), query, patience=wait + 30.0, repeatable=True
+        )
+        return [Service.of(row) for row in reply.json()["services"]]
 
     @operation
     def usage(self) -> Steps[Usage]:

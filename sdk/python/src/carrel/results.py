@@ -22,6 +22,7 @@ __all__ = [
     "Output",
     "Port",
     "SandboxInfo",
+    "Service",
     "Snapshot",
     "Usage",
 ]
@@ -278,6 +279,8 @@ class SandboxInfo:
     reason: str
     settings: Mapping[str, str]
     enforcement: tuple[Mapping[str, str], ...]
+    held_by: tuple[Mapping[str, Any], ...] = ()
+    services: tuple[Service, ...] = ()
 
     @property
     def running(self) -> bool:
@@ -296,7 +299,29 @@ class SandboxInfo:
             reason=data["reason"],
             settings=data.get("settings", {}),
             enforcement=tuple(data.get("enforcement", ())),
+            held_by=tuple(data.get("held_by", ())),
+            services=tuple(Service.of(row) for row in data.get("services", ())),
         )
+
+
+@dataclass(frozen=True)
+class Service:
+    """How a program is that runs as long as its sandbox: ``state`` is waiting, starting or ready;
+    its output is that of ``command``."""
+
+    name: str
+    state: str
+    restarts: int
+    command: str | None
+    last_exit: int | None
+
+    @property
+    def ready(self) -> bool:
+        return self.state == "ready"
+
+    @classmethod
+    def of(cls, data: Json) -> Service:
+        return cls(*(data[one.name] for one in fields(cls)))
 
 
 @dataclass(frozen=True)
@@ -308,6 +333,7 @@ class Usage:
     pids: int | None
     cpu_usec: int | None
     cpu_throttled_periods: int | None
+    disk_bytes: int | None
 
     @classmethod
     def of(cls, data: Json) -> Usage:

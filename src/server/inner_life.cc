@@ -1,0 +1,86 @@
+#include <poll.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/utf8.h"
+#include "manager/commands.h"
+#include "manager/holding.h"
+#include "manager/services.h"
+#include "server/handlers.h"
+#include "server/service.h"
+
+// What holds a sandbox up, and how its services are.
+namespace carrel::server {
+namespace {
+
+constexpr std::uint64_t kLongestWaitMs = 600'000;
+
+Json holder_json(const manager::Holder& holder) {
+  return {{"by", std::string(manager::name_of(holder.by))},
+          {"what", replace_invalid_utf8(holder.what)},
+          {"command", holder.command == 0 ? Json(nullptr) : Json(std::to_string(holder.command))},
+          {"until_ms", holder.until_ms == 0 ? Json(nullptr) : Json(holder.until_ms)}};
+}
+
+Json services_json(const std::vector<manager::ServiceLife>& services) {
+  Json list = Json::array();
+  for (const manager::ServiceLife& service : services) {
+    list.push_back(
+        {{"name", replace_invalid_utf8(service.name)},
+         {"state", std::string(manager::name_of(service.state))},
+         {"restarts", service.restarts},
+         {"command", service.command == 0 ? Json(nullptr) : Json(std::to_string(service.command))},
+         {"last_exit", service.last_exit.has_value() ? Json(*service.last_exit) : Json(nullptr)}});
+  }
+  return list;
+}
+
+}  // namespace
+
+void add_inner_life(Request& request, const storage::SandboxRow& row, Json& object) {
+  manager::Manager& manager = *request.service.manager;
+  std::vector<manager::KnownCommand> commands;
+  std::vector<manager::ServiceLife> services;
+  if (row.state == "running") {
+    if (auto look = manager.look_into(request.caller, row.id); look.ok()) {
+      auto listed = manager::list_commands(look->stream());
+      auto lives = listed.ok() ? manager::list_services(look->stream()) : listed.error();
+      if (lives.ok()) {
+        commands = std::move(listed.value());
+        services = std::move(lives.value());
+        look->keep_stream();
+      }
+    }
+  }
+  Json held = Json::array();
+  for (const manager::Holder& holder : manager::holders_of(manager.home(), row, commands)) {
+    held.push_back(holder_json(holder));
+  }
+  object["held_by"] = std::move(held);
+  object["services"] = services_json(services);
+}
+
+Status get_services(Request& request) {
+  CARREL_ASSIGN(const std::uint64_t wait_ms,
+                number_in(request.query, "wait_ms", 0, kLongestWaitMs));
+  manager::Manager& manager = *request.service.manager;
+  CARREL_ASSIGN(const UniqueFd watch, watch_client(request.socket));
+  CARREL_ASSIGN(auto look, manager.look_into(request.caller, request.id()));
+  auto services = manager::await_ready(
+      look.stream(), std::chrono::milliseconds(wait_ms), [&] {
+        pollfd gone{watch.get(), POLLIN, 0};
+        return request.service.stopping || ::poll(&gone, 1, 0) != 0;
+      });
+  if (!services.ok()) {
+    return manager.explain_end(request.id(), std::move(services.error()));
+  }
+  look.keep_stream();
+  return reply(request, 200,
+               {{"ready", manager::all_ready(services.value())},
+                {"services", services_json(services.value())}});
+}
+
+}  // namespace carrel::server

@@ -1,0 +1,94 @@
+// Sandboxes that die, and those that are made again.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <string>
+
+#include "support/serve.h"
+
+namespace carrel::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+class Recovery : public ServeTest {
+ protected:
+  static std::string id_of(const std::string& box) { return box.substr(box.rfind('/') + 1); }
+
+  // Dies while this command runs in it; what the client was answered.
+  ApiAnswer die_during(const std::string& box, const std::string& command) {
+    auto answer = std::async(std::launch::async,
+                             [&] { return post(box + "/shell", {{"command", command}}); });
+    EXPECT_TRUE(eventually(5s, [&] {
+      return post(box + "/exec", {{"argv", {"test", "-s", "count"}}}).json()["exit_code"] == 0;
+    }));
+    const auto before = std::chrono::steady_clock::now();
+    kill_guest(box);
+    EXPECT_EQ(answer.wait_for(10s), std::future_status::ready);
+    EXPECT_LT(std::chrono::steady_clock::now() - before, 2s);
+    return answer.get();
+  }
+};
+CARREL_AS_BOTH(Recovery);
+
+constexpr const char* kSlow = "echo run >> count; sleep 30";
+
+TEST_P(Recovery, DeathDuringACommandIsToldAtOnceAndForGood) {
+  serve();
+  const std::string box = create();
+  const ApiAnswer died = die_during(box, kSlow);
+  EXPECT_EQ(died.status, 410);
+  EXPECT_EQ(died.json()["code"], "gone");
+  EXPECT_THAT(died.body, HasSubstr("killed by signal 9"));
+  EXPECT_EQ(get(box).json()["state"], "ended");
+  EXPECT_EQ(post(box + "/shell", {{"command", "true"}}).status, 410);
+}
+
+TEST_P(Recovery, SandboxIsMadeAgainForTheNextCallAndItsCommandIsNotRunAgain) {
+  serve();
+  const std::string box = create({{"name", "one"},
+                                  {"workspace", "w"},
+                                  {"on_failure", "recreate"},
+                                  {"env", {{"KEPT", "yes"}}}});
+  shell(box, "gone=1");
+  const ApiAnswer died = die_during(box, kSlow);
+  EXPECT_EQ(died.status, 410);
+  EXPECT_EQ(died.json()["code"], "gone");
+  EXPECT_THAT(died.body, HasSubstr("the next call starts it again"));
+  EXPECT_EQ(shell(box, "cat count; echo $KEPT$gone")["stdout"], "run\nyes\n");
+  EXPECT_EQ(get(box).json()["name"], "one");
+  // The command line has it, too, whoever saw the death.
+  kill_guest(box);
+  EXPECT_EQ(carrel({"sh", "one", "cat count"}).out, "run\n");
+  EXPECT_EQ(json::parse(carrel({"info", "--json", "one"}).out)["settings"]["on-failure"],
+            "recreate");
+}
+
+TEST_P(Recovery, WhatWasRemovedOrHadALeaseIsNotMadeAgain) {
+  serve();
+  const json again = {{"workspace", "w"}, {"on_failure", "recreate"}};
+  const std::string removed = create(again);
+  EXPECT_EQ(remove(removed).status, 204);
+  EXPECT_EQ(post(removed + "/shell", {{"command", "true"}}).status, 410);
+  json leased = again;
+  leased["lease"] = 0.5;
+  const std::string over = create(leased);
+  ASSERT_TRUE(eventually(10s, [&] { return get(over).json()["state"] != "running"; }));
+  EXPECT_EQ(get(over).json()["state"], "ended");
+  EXPECT_EQ(get(over).json()["reason"], "its lease ran out");
+}
+
+TEST_P(Recovery, WhatHasNoWorkspaceCannotBeMadeAgain) {
+  serve();
+  const ApiAnswer refused = post("/v1/sandboxes", {{"on_failure", "recreate"}});
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("workspace"));
+  EXPECT_EQ(post("/v1/sandboxes", {{"on_failure", "pray"}}).status, 400);
+  EXPECT_EQ(carrel({"create", "--on-failure", "recreate"}).status, 2);
+}
+
+}  // namespace
+}  // namespace carrel::test
