@@ -168,8 +168,12 @@ class Daemon {
                  : lock.error();
     }
     CARREL_ASSIGN(std::vector<Access::Token> tokens, read_tokens(options_.token_file));
-    CARREL_ASSIGN(listeners_, listen(home, options_));
+    CARREL_TRY(Webhooks::check(options_.webhook));
+    if (!options_.otlp.empty()) {
+      CARREL_TRY(Traces::parse(options_.otlp));
+    }
     CARREL_TRY(take_identity());
+    CARREL_ASSIGN(listeners_, listen(home, options_));
     for (http::Listener& listener : listeners_) {
       listener.encrypted =
           listener.kind == http::Listener::Kind::kTcp && !options_.certificate_file.empty();
@@ -197,11 +201,7 @@ class Daemon {
     service_.run_defaults = options_.run_defaults;
     service_.one_shots =
         std::make_unique<native::OneShots>(service_.manager->home(), &service_.nursery);
-    CARREL_TRY(Webhooks::check(options_.webhook));
     service_.webhooks = std::make_unique<Webhooks>(service_.manager->home(), options_.webhook);
-    if (!options_.otlp.empty()) {
-      CARREL_TRY(Traces::parse(options_.otlp));
-    }
     service_.traces = std::make_unique<Traces>(options_.otlp);
     service_.alerts = std::make_unique<Alerts>(service_.manager->home(),
                                                service_.counters.refused_at_door);

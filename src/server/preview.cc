@@ -197,8 +197,7 @@ class Exchange {
   Result<std::size_t> read(std::span<char> into) {
     for (;;) {
       std::array<pollfd, 2> waits{{{server_fd_, POLLIN, 0}, {watch_.get(), POLLIN, 0}}};
-      const bool more = client.has_pending();
-      ::poll(waits.data(), waits.size(), more ? 0 : kTickMs);
+      ::poll(waits.data(), waits.size(), kTickMs);
       if (waits[0].revents != 0) {
         auto size = server_.read(into, Clock::now() + 1s);
         return size.ok() ? size : Result<std::size_t>(std::size_t{0});
@@ -272,7 +271,8 @@ class Exchange {
     std::vector<char> piece(kPiece);
     while (!request_.service.stopping) {
       std::array<pollfd, 2> waits{{{server_fd_, POLLIN, 0}, {request_.socket, POLLIN, 0}}};
-      ::poll(waits.data(), waits.size(), kTickMs);
+      const bool more = client.has_pending();
+      ::poll(waits.data(), waits.size(), more ? 0 : kTickMs);
       if (waits[0].revents != 0) {
         auto size = server_.read(piece, Clock::now() + 1s);
         if (!size.ok() || size.value() == 0) {

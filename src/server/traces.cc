@@ -126,17 +126,19 @@ void Traces::add(Span span) {
     return;
   }
   waiting_.push_back(std::move(span));
-  if (waiting_.size() == kBatch) {
-    news_.notify_one();
-  }
+}
+
+std::size_t Traces::waiting() {
+  const std::lock_guard lock(mutex_);
+  return waiting_.size();
 }
 
 std::vector<Span> Traces::next(const std::atomic<bool>& stopping) {
-  std::unique_lock lock(mutex_);
   const auto end = std::chrono::steady_clock::now() + kGather;
-  while (!stopping && waiting_.size() < kBatch && std::chrono::steady_clock::now() < end) {
-    news_.wait_for(lock, kTick);
+  while (!stopping && waiting() < kBatch && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kTick);
   }
+  const std::lock_guard lock(mutex_);
   const std::size_t count = std::min(waiting_.size(), kBatch);
   std::vector<Span> batch(std::make_move_iterator(waiting_.begin()),
                           std::make_move_iterator(waiting_.begin() + static_cast<long>(count)));

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <mutex>
@@ -66,12 +65,12 @@ class Traces {
 
  private:
   enum class Outcome { kTaken, kRefused, kLater };
+  std::size_t waiting();
   std::vector<Span> next(const std::atomic<bool>& stopping);
   Outcome tell(const http::Url& url, const std::vector<Span>& spans) const;
 
   std::string url_;
   std::mutex mutex_;
-  std::condition_variable news_;
   std::deque<Span> waiting_;
   std::atomic<std::uint64_t> told_ = 0;
   std::atomic<std::uint64_t> dropped_ = 0;

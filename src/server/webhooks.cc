@@ -17,7 +17,7 @@ namespace carrel::server {
 namespace {
 
 using namespace std::chrono_literals;
-using http::Clock;
+using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPatience = 10s;
 constexpr std::chrono::milliseconds kTick = 200ms;
