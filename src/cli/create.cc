@@ -65,9 +65,9 @@ int create_command(const Context& context) {
   const Status ready = wait_for_services(context, home.value(), id.value());
   const bool waited = context.arguments.has(OptionId::kWaitReady);
   const char* said = !waited ? "" : ready.ok() ? ",\"ready\":true" : ",\"ready\":false";
-  print(context.json() ? "{\"id\":" + json_string(id.value()) + ",\"name\":" + json_string(name) +
-                             said + "}\n"
-                       : id.value() + "\n");
+  print(context.json()
+            ? "{\"id\":" + json_string(id.value()) + ",\"name\":" + json_string(name) + said + "}\n"
+            : id.value() + "\n");
   if (!ready.ok()) {
     return context.json() ? status_of(*context.arguments.command, ready.error())
                           : fail(context, ready.error());
