@@ -31,8 +31,9 @@ constexpr std::array kCommands = {
             "echo 'print(42)' | carrel code -\tfrom a pipe\n"
             "carrel code --lang bash - <<< 'echo $((6*7))'\tanother language\n",
             Visibility::kListed},
-    Command{CommandId::kTasks, "tasks", "run the commands of a file side by side, each in a sandbox",
-            CommandGroup::kOnce, kFile, 1, 1, Trailing::kNothing, kCarrelFailed, std::nullopt,
+    Command{CommandId::kTasks, "tasks",
+            "run the commands of a file side by side, each in a sandbox", CommandGroup::kOnce,
+            kFile, 1, 1, Trailing::kNothing, kCarrelFailed, std::nullopt,
             "FILE is TOML. Each [tasks.NAME] has command, a text for bash, or argv; perhaps stdin; "
             "and settings of `carrel run` for itself alone, such as mount and network. Settings at "
             "the top hold for all of them, and at_once says how many run at a time (16). Nothing "
