@@ -31,13 +31,14 @@ constexpr std::array kCommands = {
             "echo 'print(42)' | carrel code -\tfrom a pipe\n"
             "carrel code --lang bash - <<< 'echo $((6*7))'\tanother language\n",
             Visibility::kListed},
-    Command{CommandId::kTasks, "tasks", "run the commands of a file side by side, each in a sandbox",
-            CommandGroup::kOnce, kFile, 1, 1, Trailing::kNothing, kCarrelFailed, std::nullopt,
+    Command{CommandId::kTasks, "tasks",
+            "run the commands of a file side by side, each in a sandbox", CommandGroup::kOnce,
+            kFile, 1, 1, Trailing::kNothing, kCarrelFailed, std::nullopt,
             "FILE is TOML. Each [tasks.NAME] has command, a text for bash, or argv; perhaps stdin; "
             "and settings of `carrel run` for itself alone, such as mount and network. Settings at "
             "the top hold for all of them, and at_once says how many run at a time (16). Nothing "
             "runs if one of them is refused. Exit status 1: one of them failed.",
-            "carrel tasks plan.toml	what each printed, and a table\n"
+            "carrel tasks plan.toml\twhat each printed, and a table\n"
             "carrel tasks --json plan.toml\tfor programs\n",
             Visibility::kListed},
     Command{CommandId::kCreate, "create", "make a long-lived sandbox and print its id",
@@ -47,8 +48,7 @@ constexpr std::array kCommands = {
             "everything that runs in it together.",
             "id=$(carrel create)\twith the defaults\n"
             "carrel create --name build --lease 2h --memory 2g\tnamed, ends by itself\n"
-            "carrel create --service web:8000='python3 -m http.server 8000' --wait-ready 10\twith a "
-            "program that runs as long\n",
+            "carrel create --service web:80='httpd -f' --wait-ready 10\twith a service\n",
             Visibility::kListed},
     Command{CommandId::kShell, "sh", "run a command in the sandbox's long-lived shell",
             CommandGroup::kLongLived, kSandboxAndText, 2, 2, Trailing::kNothing, kCarrelFailed,

@@ -63,12 +63,11 @@ int create_command(const Context& context) {
     return fail(context, id.error());
   }
   const Status ready = wait_for_services(context, home.value(), id.value());
-  const char* said = !context.arguments.value(OptionId::kWaitReady).has_value() ? ""
-                     : ready.ok()                                      ? ",\"ready\":true"
-                                                                       : ",\"ready\":false";
-  print(context.json() ? "{\"id\":" + json_string(id.value()) + ",\"name\":" + json_string(name) +
-                             said + "}\n"
-                       : id.value() + "\n");
+  const bool waited = context.arguments.has(OptionId::kWaitReady);
+  const char* said = !waited ? "" : ready.ok() ? ",\"ready\":true" : ",\"ready\":false";
+  print(context.json()
+            ? "{\"id\":" + json_string(id.value()) + ",\"name\":" + json_string(name) + said + "}\n"
+            : id.value() + "\n");
   if (!ready.ok()) {
     return context.json() ? status_of(*context.arguments.command, ready.error())
                           : fail(context, ready.error());

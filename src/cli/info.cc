@@ -60,10 +60,11 @@ InnerLife look_inside(const storage::Home& home, const storage::SandboxRow& row)
 Json holders_json(const std::vector<manager::Holder>& holders) {
   Json list = Json::array();
   for (const manager::Holder& holder : holders) {
-    list.push_back({{"by", std::string(manager::name_of(holder.by))},
-                    {"what", replace_invalid_utf8(holder.what)},
-                    {"command", holder.command == 0 ? Json() : Json(std::to_string(holder.command))},
-                    {"until_ms", holder.until_ms == 0 ? Json() : Json(holder.until_ms)}});
+    list.push_back(
+        {{"by", std::string(manager::name_of(holder.by))},
+         {"what", replace_invalid_utf8(holder.what)},
+         {"command", holder.command == 0 ? Json() : Json(std::to_string(holder.command))},
+         {"until_ms", holder.until_ms == 0 ? Json() : Json(holder.until_ms)}});
   }
   return list;
 }

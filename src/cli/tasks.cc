@@ -1,3 +1,5 @@
+#include "policy/tasks.h"
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -22,7 +24,6 @@
 #include "cli/workspace_target.h"
 #include "manager/once.h"
 #include "policy/config.h"
-#include "policy/tasks.h"
 #include "sandbox/capture.h"
 #include "storage/home.h"
 
@@ -77,8 +78,8 @@ Result<std::vector<Running>> prepare(const Context& context, const storage::Home
       return named(trees.error());
     }
     const policy::Spec usual;
-    one.chosen.workdir = task.spec.workdir == usual.workdir ? manager::Choice::kDefault
-                                                            : manager::Choice::kGiven;
+    one.chosen.workdir =
+        task.spec.workdir == usual.workdir ? manager::Choice::kDefault : manager::Choice::kGiven;
     one.chosen.user =
         task.spec.user == usual.user ? manager::Choice::kDefault : manager::Choice::kGiven;
     one.job.spec = std::move(task.spec);
@@ -159,8 +160,8 @@ void show(const std::vector<Running>& tasks) {
   std::vector<std::vector<std::string>> lines = {{"TASK", "EXIT", "TIME", "REASON"}};
   for (const Running& task : tasks) {
     if (!task.result.ok()) {
-      lines.push_back({task.name, std::to_string(kCarrelFailed), "-",
-                       task.result.error().to_string()});
+      lines.push_back(
+          {task.name, std::to_string(kCarrelFailed), "-", task.result.error().to_string()});
       continue;
     }
     const sandbox::ExecResult& result = task.result.value();
@@ -178,8 +179,8 @@ void show(const std::vector<Running>& tasks) {
 int tasks_command(const Context& context) {
   const std::string path(context.arguments.operands.front());
   auto text = read_file_at(AT_FDCWD, path, policy::kLargestConfig);
-  auto file = text.ok() ? policy::parse_tasks(text.value(), path)
-                        : Result<policy::TaskFile>(text.error());
+  auto file =
+      text.ok() ? policy::parse_tasks(text.value(), path) : Result<policy::TaskFile>(text.error());
   if (!file.ok()) {
     return fail(context, file.error());
   }

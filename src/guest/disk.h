@@ -13,8 +13,8 @@ namespace carrel::guest {
 // Looks if it is time, and says whether it was.
 bool watch_disk(Guest& guest, std::uint64_t now);
 
-// How much of the workspace's room is used, for whoever asks. Where it has no file system of its own,
-// what the last look found is told again for a while: a walk takes the guest's time.
+// How much of the workspace's room is used, for whoever asks. Where it has no file system of its
+// own, what the last look found is told again for a while: a walk takes the guest's time.
 struct DiskUse {
   std::uint64_t used = 0;
   std::uint64_t most = 0;

@@ -17,7 +17,8 @@ using protocol::ServiceState;
 
 constexpr std::uint64_t kFirstPauseUs = 100'000;
 constexpr std::uint64_t kLongestPauseUs = 10'000'000;
-constexpr std::uint64_t kGoodLifeUs = 10'000'000;  // after this long the next pause is the first again
+constexpr std::uint64_t kGoodLifeUs =
+    10'000'000;  // after this long the next pause is the first again
 constexpr std::uint64_t kFirstLookUs = 10'000;
 constexpr std::uint64_t kLongestLookUs = 250'000;
 
@@ -113,8 +114,8 @@ void on_end(Service& service, const Command* command, std::uint64_t now) {
   if (service.pause_us == 0 || now - service.began_us >= kGoodLifeUs) {
     service.pause_us = kFirstPauseUs;
   } else if (service.pause_us < kLongestPauseUs) {
-    service.pause_us = service.pause_us * 2 < kLongestPauseUs ? service.pause_us * 2
-                                                              : kLongestPauseUs;
+    service.pause_us =
+        service.pause_us * 2 < kLongestPauseUs ? service.pause_us * 2 : kLongestPauseUs;
   }
   service.next_us = now + service.pause_us;
 }
@@ -127,8 +128,9 @@ void note_ready(Service& service, std::uint64_t now) {
 // Looks again after a part of the time that it has taken already.
 void look_later(Service& service, std::uint64_t now) {
   const std::uint64_t part = (now - service.began_us) / 8;
-  service.next_us =
-      now + (part < kFirstLookUs ? kFirstLookUs : part > kLongestLookUs ? kLongestLookUs : part);
+  service.next_us = now + (part < kFirstLookUs     ? kFirstLookUs
+                           : part > kLongestLookUs ? kLongestLookUs
+                                                   : part);
 }
 
 void look_by_command(Guest& guest, Service& service, std::uint64_t now) {
@@ -144,8 +146,8 @@ void look_by_command(Guest& guest, Service& service, std::uint64_t now) {
   if (command != nullptr && command->state != CommandState::kFinished) {
     return;
   }
-  const bool ready = command != nullptr && command->end.kind == EndKind::kExited &&
-                     command->end.code == 0;
+  const bool ready =
+      command != nullptr && command->end.kind == EndKind::kExited && command->end.code == 0;
   if (command != nullptr) {
     free_command(guest, index_of(guest, *command));
   }
@@ -156,8 +158,7 @@ void look_by_command(Guest& guest, Service& service, std::uint64_t now) {
   }
 }
 
-void look_whether_ready(Guest& guest, Service& service, const Command& command,
-                        std::uint64_t now) {
+void look_whether_ready(Guest& guest, Service& service, const Command& command, std::uint64_t now) {
   if (service.probe != nullptr) {
     look_by_command(guest, service, now);
   } else if (service.port == 0) {

@@ -6,8 +6,8 @@
 #include "guest/state.h"
 
 // Programs that run as long as the sandbox does. Each is a command without a client and without a
-// deadline. One that ends is started again, after a pause that grows while it ends soon; what it left
-// behind is ended first.
+// deadline. One that ends is started again, after a pause that grows while it ends soon; what it
+// left behind is ended first.
 namespace carrel::guest {
 
 // From the sandbox's maker alone, and before he lets go of it. False: it is malformed.

@@ -141,16 +141,16 @@ struct Service {
   // Zero keeps tables in .bss: it is what a service has before it was begun.
   protocol::ServiceState state{};
   bool runs = false;
-  bool ended = false;           // once at least
-  std::uint32_t status = 0;     // then
+  bool ended = false;        // once at least
+  std::uint32_t status = 0;  // then
   std::uint32_t starts = 0;
-  std::uint64_t command = 0;    // that runs it, or ran it last
-  std::uint64_t earlier = 0;    // the one before that
-  std::uint64_t probing = 0;    // the command that asks whether it is ready
+  std::uint64_t command = 0;  // that runs it, or ran it last
+  std::uint64_t earlier = 0;  // the one before that
+  std::uint64_t probing = 0;  // the command that asks whether it is ready
   std::uint64_t began_us = 0;
-  std::uint64_t ready_us = 0;   // how long that took
-  std::uint64_t pause_us = 0;   // before its next start
-  std::uint64_t next_us = 0;    // when to start it, or to look whether it is ready
+  std::uint64_t ready_us = 0;  // how long that took
+  std::uint64_t pause_us = 0;  // before its next start
+  std::uint64_t next_us = 0;   // when to start it, or to look whether it is ready
 };
 
 // What the guest remembers from one look at the memory to the next.

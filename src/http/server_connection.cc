@@ -120,8 +120,11 @@ Status ServerConnection::next() {
       auto parsed = parse_request_head(
           {reinterpret_cast<const std::uint8_t*>(buffer_.data()), buffer_.size()});
       if (parsed.is_refused()) {
-        const bool large = buffer_.size() > kLargestRequestHead;
-        return Error{large ? Code::kResource : Code::kInvalid, 0, std::string(parsed.reason), {}};
+        const bool method = buffer_.starts_with("TRACE ") || buffer_.starts_with("TRACK ");
+        const Code code = buffer_.size() > kLargestRequestHead ? Code::kResource
+                          : method                             ? Code::kUnsupported
+                                                               : Code::kInvalid;
+        return Error{code, 0, std::string(parsed.reason), {}};
       }
       if (parsed.parsed()) {
         head_ = std::move(parsed.value);

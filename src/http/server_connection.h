@@ -42,7 +42,8 @@ class ServerConnection {
       : stream_(stream), patience_(patience) {}
 
   // The next request. kGone: the client has left or had nothing to say. Other errors are for the
-  // client (kInvalid 400, kTimeout 408, kResource 431) and the last thing that it hears.
+  // client (kInvalid 400, kUnsupported 405, kTimeout 408, kResource 431) and the last thing that it
+  // hears.
   Status next();
   [[nodiscard]] const RequestHead& head() const { return head_; }
 

@@ -33,9 +33,7 @@ struct KnownCommand {
   std::string title;
 
   // Whether the sandbox is in use by it. A service is there for those who use the sandbox.
-  [[nodiscard]] bool holds() const {
-    return running && kind != protocol::StartKind::kService;
-  }
+  [[nodiscard]] bool holds() const { return running && kind != protocol::StartKind::kService; }
 };
 
 Result<std::vector<KnownCommand>> list_commands(sandbox::GuestStream& stream);

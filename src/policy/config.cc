@@ -40,8 +40,8 @@ Error config_error(const Place& place, std::string message) {
 std::string_view type_name(toml::node_type type) {
   // In the order of the enumeration.
   constexpr std::array<std::string_view, 10> kNames = {
-      "nothing", "a table",   "an array", "a string", "a whole number", "a number with a fraction",
-      "a boolean", "a date", "a time",   "a date"};
+      "nothing",   "a table", "an array", "a string", "a whole number", "a number with a fraction",
+      "a boolean", "a date",  "a time",   "a date"};
   return kNames[static_cast<std::size_t>(type) % kNames.size()];
 }
 
@@ -126,10 +126,10 @@ class Reader {
                  node.as_integer()->get() <= static_cast<std::int64_t>(kMostTasks)) {
         file.at_once = static_cast<std::size_t>(node.as_integer()->get());
       } else if (key.str() == "tasks" || key.str() == "at_once") {
-        return config_error(place(key.source()), concat({quote(key.str()), " must be ",
-                                                         key.str() == "tasks"
-                                                             ? "a table of tables"
-                                                             : "a whole number from 1 to 256"}));
+        return config_error(
+            place(key.source()),
+            concat({quote(key.str()), " must be ",
+                    key.str() == "tasks" ? "a table of tables" : "a whole number from 1 to 256"}));
       } else {
         CARREL_TRY(read_key(key, node, config.common, nullptr));
       }
@@ -167,9 +167,9 @@ class Reader {
                          std::all_of(value.begin(), value.end(),
                                      [](const auto& word) { return word.is_string(); });
       if (text ? !value.is_string() : !words) {
-        return config_error(place(node.source()),
-                            concat({quote(key.str()), " must be ",
-                                    text ? "a string" : "an array of strings"}));
+        return config_error(
+            place(node.source()),
+            concat({quote(key.str()), " must be ", text ? "a string" : "an array of strings"}));
       }
       if (key.str() == "stdin") {
         task.input = value.get<std::string>();
@@ -269,8 +269,8 @@ class Reader {
       }
       nlohmann::ordered_json object = json_of(*table);
       if (object.contains("name")) {
-        return config_error(place(node.source()), concat({key.str(), ".", name.str(),
-                                                          " has its name already"}));
+        return config_error(place(node.source()),
+                            concat({key.str(), ".", name.str(), " has its name already"}));
       }
       object["name"] = std::string(name.str());
       CARREL_TRY(assign(place(node.source()), setting, key.str(),
@@ -465,9 +465,8 @@ Result<Config> parse_config(std::string_view text, std::string_view path) {
 }
 
 Result<TaskFile> parse_tasks(std::string_view text, std::string_view path) {
-  return parse_with<TaskFile>(text, path, [&](const toml::table& document) {
-    return Reader(path).read_tasks(document);
-  });
+  return parse_with<TaskFile>(
+      text, path, [&](const toml::table& document) { return Reader(path).read_tasks(document); });
 }
 
 using Strings = std::map<std::string, std::string>;

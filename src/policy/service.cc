@@ -112,8 +112,8 @@ Result<Service> parse_service(const Given& given) {
   const std::size_t colon = head.find(':');
   Json object{{"name", head.substr(0, colon)}, {"command", given.text.substr(equals + 1)}};
   if (colon != std::string_view::npos) {
-    CARREL_ASSIGN(const std::uint64_t port, parse_count({given.name, head.substr(colon + 1)},
-                                                        {.least = 1, .most = 65535}));
+    CARREL_ASSIGN(const std::uint64_t port,
+                  parse_count({given.name, head.substr(colon + 1)}, {.least = 1, .most = 65535}));
     object["ready"] = {{"port", port}};
   }
   return read_object(given, object);
@@ -125,8 +125,8 @@ std::string service_text(const Service& service) {
     text += ":" + std::to_string(service.ready_port);
   }
   text += "=";
-  const bool shell = service.arguments.size() == 3 && service.arguments[0] == "sh" &&
-                     service.arguments[1] == "-c";
+  const bool shell =
+      service.arguments.size() == 3 && service.arguments[0] == "sh" && service.arguments[1] == "-c";
   if (shell) {
     return text + service.arguments[2];
   }

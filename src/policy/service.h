@@ -13,8 +13,8 @@ namespace carrel::policy {
 inline constexpr std::size_t kMostServices = 8;
 inline constexpr std::size_t kLongestService = 32 << 10;  // bytes of its words together
 
-// A program that runs as long as its sandbox does: it is started with it, every time, and again when
-// it ends. It has to stay in the foreground.
+// A program that runs as long as its sandbox does: it is started with it, every time, and again
+// when it ends. It has to stay in the foreground.
 struct Service {
   std::string name;
   std::vector<std::string> arguments;

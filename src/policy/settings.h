@@ -32,18 +32,18 @@ struct Operations {
 
 // How a value is written, and so which types of TOML it takes.
 enum class ValueKind {
-  kText,       // a string
-  kSize,       // "512m", or a whole number of bytes
-  kDuration,   // "2m", or a number of seconds
-  kCores,      // a number
-  kCount,      // a whole number
-  kFlag,       // an option without a value; true or false
-  kWords,      // words with commas; an array of strings
-  kVariables,  // NAME=VALUE, again and again; a table or an array of strings
-  kMounts,     // SRC:DST[:rw], again and again; an array of strings or of tables
+  kText,         // a string
+  kSize,         // "512m", or a whole number of bytes
+  kDuration,     // "2m", or a number of seconds
+  kCores,        // a number
+  kCount,        // a whole number
+  kFlag,         // an option without a value; true or false
+  kWords,        // words with commas; an array of strings
+  kVariables,    // NAME=VALUE, again and again; a table or an array of strings
+  kMounts,       // SRC:DST[:rw], again and again; an array of strings or of tables
   kCredentials,  // RULE=HEADER: VALUE, again and again; an array of strings
-  kServices,   // NAME[:PORT]=COMMAND, again and again; a table of tables or an array of strings
-  kNetwork,    // a policy by a word or a list; an array of rules is what it allows
+  kServices,     // NAME[:PORT]=COMMAND, again and again; a table of tables or an array of strings
+  kNetwork,      // a policy by a word or a list; an array of rules is what it allows
 };
 
 enum class SettingGroup { kLimits, kInside, kHost };

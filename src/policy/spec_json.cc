@@ -160,8 +160,7 @@ Result<Spec> read(const Json& object) {
   }
   spec.idle_timeout = std::chrono::milliseconds(
       object.value("idle_timeout_ms", std::int64_t{spec.idle_timeout.count()}));
-  spec.on_failure =
-      object.value("recreate", false) ? OnFailure::kRecreate : OnFailure::kNothing;
+  spec.on_failure = object.value("recreate", false) ? OnFailure::kRecreate : OnFailure::kNothing;
   if (object.contains("services")) {
     spec.services = services_from_json(object.at("services"));
   }

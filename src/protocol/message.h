@@ -21,9 +21,9 @@ inline constexpr std::uint64_t kMaxTimeoutMs = 30ULL * 24 * 3600 * 1000;
 enum class Stream : std::uint8_t { kStdout = 1, kStderr = 2 };
 
 enum class StartKind : std::uint8_t {
-  kExec = 1,   // a separate process: `arguments`
-  kShell = 2,  // `text` in the long-lived shell `session`
-  kFiles = 3,  // a file worker, which gets this connection for itself: see files.h
+  kExec = 1,     // a separate process: `arguments`
+  kShell = 2,    // `text` in the long-lived shell `session`
+  kFiles = 3,    // a file worker, which gets this connection for itself: see files.h
   kService = 4,  // nobody asks for one: what the guest calls what it started for a service
 };
 

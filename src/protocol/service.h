@@ -7,8 +7,9 @@
 #include "protocol/message.h"
 #include "protocol/wire.h"
 
-// Programs that run as long as their sandbox does. Whoever makes a guest gives them to it, one frame
-// for each, before he lets go of it; the guest starts them, watches them and starts them again.
+// Programs that run as long as their sandbox does. Whoever makes a guest gives them to it, one
+// frame for each, before he lets go of it; the guest starts them, watches them and starts them
+// again.
 namespace carrel::protocol {
 
 inline constexpr std::uint32_t kMaxServices = 8;

@@ -62,8 +62,7 @@ Status get_metrics(Request& request) {
   add_metric(text, "requests_total", "counter", "Requests", service.counters.requests);
   add_metric(text, "requests_refused_total", "counter", "Requests that were not allowed",
              service.counters.refused);
-  add_metric(text, "alerts_total", "counter", "Alerts that were raised",
-             service.alerts->raised());
+  add_metric(text, "alerts_total", "counter", "Alerts that were raised", service.alerts->raised());
   add_metric(text, "requests_failed_total", "counter", "Requests that failed here",
              service.counters.failed);
   add_metric(text, "commands_total", "counter", "Commands that were started",

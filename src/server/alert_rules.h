@@ -12,12 +12,12 @@ namespace carrel::server {
 
 // What is counted, by what the host really sees.
 enum class Suspicion {
-  kNetwork,   // connections and lookups that the policy denied
-  kPath,      // paths of files that were refused
-  kLimit,     // limits that were reached: memory, processes, disk
-  kSyscall,   // commands that a forbidden system call ended
-  kFailure,   // commands that failed
-  kRequest,   // requests that were refused and belong to no sandbox
+  kNetwork,  // connections and lookups that the policy denied
+  kPath,     // paths of files that were refused
+  kLimit,    // limits that were reached: memory, processes, disk
+  kSyscall,  // commands that a forbidden system call ended
+  kFailure,  // commands that failed
+  kRequest,  // requests that were refused and belong to no sandbox
 };
 // "network", "path", "limit", "syscall", "failure", "request"
 std::string_view name_of(Suspicion suspicion);
@@ -42,8 +42,8 @@ struct Alert {
 };
 
 // Counts incidents and says when there are too many: 5 within ten seconds, of commands that failed
-// 20. After an alert there is none of the same kind and sandbox for as long; the next one counts what
-// came meanwhile. What it remembers is bounded by what happened within the last window.
+// 20. After an alert there is none of the same kind and sandbox for as long; the next one counts
+// what came meanwhile. What it remembers is bounded by what happened within the last window.
 class AlertRules {
  public:
   static constexpr std::int64_t kWindowMs = 10'000;

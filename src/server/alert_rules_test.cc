@@ -84,8 +84,7 @@ TEST(Incidents, AreReadFromTheLines) {
   ASSERT_TRUE(denied.has_value());
   EXPECT_EQ(denied->detail, "h");
   EXPECT_FALSE(incident_of_decision(R"({"sandbox":"x","verdict":"allowed"})").has_value());
-  EXPECT_FALSE(
-      incident_of_decision(R"({"host":"\"denied\"","verdict":"allowed"})").has_value());
+  EXPECT_FALSE(incident_of_decision(R"({"host":"\"denied\"","verdict":"allowed"})").has_value());
 }
 
 }  // namespace

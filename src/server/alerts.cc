@@ -22,11 +22,11 @@ void Alerts::note(const Incident& incident) {
     return;
   }
   raised_.fetch_add(1, std::memory_order_relaxed);
-  storage::add_event(home_, storage::alert_event(alert->last.sandbox,
-                                                 {.kind = name_of(alert->last.suspicion),
-                                                  .count = alert->count,
-                                                  .window_ms = alert->window_ms,
-                                                  .last = alert->last.detail}));
+  storage::add_event(
+      home_, storage::alert_event(alert->last.sandbox, {.kind = name_of(alert->last.suspicion),
+                                                        .count = alert->count,
+                                                        .window_ms = alert->window_ms,
+                                                        .last = alert->last.detail}));
 }
 
 void Alerts::run(const std::atomic<bool>& stopping) {

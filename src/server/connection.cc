@@ -245,6 +245,11 @@ http::Answer answer_to_bad_head(const Error& error) {
       return problem(408, "timeout", "the request took too long");
     case Code::kResource:
       return problem(431, "too_large", error.message);
+    case Code::kUnsupported: {
+      http::Answer answer = problem(405, "method_not_allowed", error.message);
+      answer.headers.push_back({"allow", "GET, POST, PUT, DELETE"});
+      return answer;
+    }
     default:
       return problem(400, "invalid", error.message);
   }

@@ -203,8 +203,8 @@ class Daemon {
         std::make_unique<native::OneShots>(service_.manager->home(), &service_.nursery);
     service_.webhooks = std::make_unique<Webhooks>(service_.manager->home(), options_.webhook);
     service_.traces = std::make_unique<Traces>(options_.otlp);
-    service_.alerts = std::make_unique<Alerts>(service_.manager->home(),
-                                               service_.counters.refused_at_door);
+    service_.alerts =
+        std::make_unique<Alerts>(service_.manager->home(), service_.counters.refused_at_door);
     raise_file_limit();
     set_stack_size();
     CARREL_TRY(take_signals());

@@ -10,8 +10,8 @@
 
 namespace carrel::server {
 
-// The lines that are added to the log of events, or to another of the home's. Where that is cut to its newer half there is
-// another file, which is read from its beginning up to what was read last.
+// The lines that are added to the log of events, or to another of the home's. Where that is cut to
+// its newer half there is another file, which is read from its beginning up to what was read last.
 class EventTail {
  public:
   enum class From { kStart, kEnd };

@@ -69,11 +69,10 @@ Status get_services(Request& request) {
   manager::Manager& manager = *request.service.manager;
   CARREL_ASSIGN(const UniqueFd watch, watch_client(request.socket));
   CARREL_ASSIGN(auto look, manager.look_into(request.caller, request.id()));
-  auto services = manager::await_ready(
-      look.stream(), std::chrono::milliseconds(wait_ms), [&] {
-        pollfd gone{watch.get(), POLLIN, 0};
-        return request.service.stopping || ::poll(&gone, 1, 0) != 0;
-      });
+  auto services = manager::await_ready(look.stream(), std::chrono::milliseconds(wait_ms), [&] {
+    pollfd gone{watch.get(), POLLIN, 0};
+    return request.service.stopping || ::poll(&gone, 1, 0) != 0;
+  });
   if (!services.ok()) {
     return manager.explain_end(request.id(), std::move(services.error()));
   }

@@ -1,5 +1,6 @@
 #include "server/schemas.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "policy/settings.h"
@@ -182,6 +183,23 @@ Json with_settings(policy::Operation operation, Json more) {
   return {{"type", "object"}, {"additionalProperties", false}, {"properties", properties}};
 }
 
+// What need not be there may as well be null.
+void allow_null(Json& request) {
+  const Json needed = request.value("required", Json::array());
+  for (auto& [name, schema] : request["properties"].items()) {
+    if (std::find(needed.begin(), needed.end(), name) != needed.end()) {
+      continue;
+    }
+    if (schema.contains("type")) {
+      schema["type"] = Json::array({schema["type"], "null"});
+    } else if (schema.contains("oneOf")) {
+      schema["oneOf"].push_back({{"type", "null"}});
+    } else {
+      schema = {{"oneOf", Json::array({schema, Json{{"type", "null"}}})}};
+    }
+  }
+}
+
 }  // namespace
 
 Json schemas() {
@@ -196,6 +214,11 @@ Json schemas() {
        {"command", {{"type", "string"}, {"description", "for bash, instead of argv"}}},
        {"stdin", text},
        {"merged", {{"type", "boolean"}}}});
+  for (auto& [name, schema] : all.items()) {
+    if (name.ends_with("Request")) {
+      allow_null(schema);
+    }
+  }
   return all;
 }
 

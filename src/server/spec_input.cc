@@ -204,7 +204,11 @@ Status read_settings(const Json& object, policy::Operation operation, Fields& fi
       return Error{Code::kInvalid, 0, "network and network_enabled say the same thing twice", {}};
     }
     fields.allow(key);
-    CARREL_TRY(set_one(*setting, key, value, spec));
+    if (Status set = set_one(*setting, key, value, spec); !set.ok()) {
+      // A value that this version does not take is a wrong one.
+      set.error().code = set.error().code == Code::kUnavailable ? Code::kInvalid : set.error().code;
+      return set;
+    }
     if (setting->name == "workdir") {
       chosen.workdir = manager::Choice::kGiven;
     }

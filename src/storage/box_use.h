@@ -39,8 +39,8 @@ std::int64_t last_use(const Home& home, const std::string& id);
 // As if somebody had used it just now.
 void touch_use(const Home& home, const std::string& id);
 
-// When its lease ends, in milliseconds since 1970, for those who ask: the guest keeps a clock of its
-// own. Zero is no deadline.
+// When its lease ends, in milliseconds since 1970, for those who ask: the guest keeps a clock of
+// its own. Zero is no deadline.
 void note_lease(const Home& home, const std::string& id, std::uint64_t lease_ms);
 std::int64_t noted_lease(const Home& home, const std::string& id);
 

@@ -6,7 +6,7 @@ set -eu
 : "${CARREL:?is the path of the program}"
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 venv=$(dirname "$CARREL")/api-venv
-wanted='schemathesis==4.1.4'
+wanted='schemathesis==4.32.5'
 if [ "$(cat "$venv/wanted" 2>/dev/null)" != "$wanted" ]; then
   rm -rf "$venv"
   python3 -m venv "$venv"

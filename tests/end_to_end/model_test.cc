@@ -34,9 +34,7 @@ class Model : public ServeTest {
   static constexpr std::size_t kMostLive = 6;
   using Step = void (Model::*)();
 
-  std::uint32_t any(std::uint32_t below) {
-    return static_cast<std::uint32_t>(random_() % below);
-  }
+  std::uint32_t any(std::uint32_t below) { return static_cast<std::uint32_t>(random_() % below); }
   std::string word() { return std::to_string(random_()); }
   // One that there is or was.
   Expected* pick() {
@@ -191,8 +189,7 @@ class Model : public ServeTest {
       kill_guest(box->path);
       box->state = box->comes_back ? "stopped" : "ended";
       box->awaited = box->comes_back;
-      EXPECT_TRUE(
-          eventually(10s, [&] { return get(box->path).json()["state"] == box->state; }))
+      EXPECT_TRUE(eventually(10s, [&] { return get(box->path).json()["state"] == box->state; }))
           << get(box->path).body;
     }
   }
@@ -216,9 +213,8 @@ class Model : public ServeTest {
     EXPECT_EQ(rows.size(), live());
     for (const json& row : rows) {
       const std::string path = "/v1/sandboxes/" + row["id"].get<std::string>();
-      const auto found = std::find_if(boxes_.begin(), boxes_.end(), [&](const Expected& box) {
-        return box.path == path;
-      });
+      const auto found = std::find_if(boxes_.begin(), boxes_.end(),
+                                      [&](const Expected& box) { return box.path == path; });
       ASSERT_NE(found, boxes_.end()) << row;
       EXPECT_EQ(row["state"], found->state) << row;
     }

@@ -49,9 +49,8 @@ TEST_P(Services, ServiceIsReadyWhenItsPortIsOpenAndComesBackWhenItCrashes) {
   EXPECT_EQ(again["last_exit"], 137);
   EXPECT_EQ(get(box + "/ports/8000/starts").body, "up\nup\n");
   // What it prints is the output of a command.
-  EXPECT_THAT(
-      get(box + "/commands/" + again["command"].get<std::string>() + "/output").body,
-      HasSubstr("GET /starts"));
+  EXPECT_THAT(get(box + "/commands/" + again["command"].get<std::string>() + "/output").body,
+              HasSubstr("GET /starts"));
   EXPECT_THAT(carrel({"info", id_of(box)}).out, HasSubstr("web ready"));
   EXPECT_EQ(get(box).json()["services"][0]["name"], "web");
   // With the sandbox.
@@ -89,8 +88,8 @@ TEST_P(Services, CommandSaysWhenAServiceIsReady) {
 }
 
 TEST_P(Services, WaitThatIsInVainSaysWhatIsMissingAndLeavesTheSandbox) {
-  const Run made =
-      carrel({"create", "--name", "one", "--service", "never:9=sleep 1000", "--wait-ready", "300ms"});
+  const Run made = carrel(
+      {"create", "--name", "one", "--service", "never:9=sleep 1000", "--wait-ready", "300ms"});
   EXPECT_NE(made.status, 0);
   EXPECT_THAT(made.err, HasSubstr("never (starting)"));
   EXPECT_EQ(made.out.size(), 37U);  // its id
@@ -99,9 +98,10 @@ TEST_P(Services, WaitThatIsInVainSaysWhatIsMissingAndLeavesTheSandbox) {
 
 TEST_P(Services, ServiceDoesNotHoldItsSandboxUp) {
   serve();
-  const std::string box = create({{"on_idle", "pause"},
-                                  {"idle_timeout", 0.2},
-                                  {"service", {"tick=while :; do date >> ticks; sleep 0.05; done"}}});
+  const std::string box =
+      create({{"on_idle", "pause"},
+              {"idle_timeout", 0.2},
+              {"service", {"tick=while :; do date >> ticks; sleep 0.05; done"}}});
   ASSERT_TRUE(eventually(10s, [&] { return get(box).json()["state"] == "paused"; }));
   EXPECT_EQ(service(box)["state"], "ready");
   EXPECT_EQ(shell(box, "test -s ticks")["exit_code"], 0);

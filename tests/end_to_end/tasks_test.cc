@@ -49,12 +49,11 @@ TEST_P(TasksNetwork, EachHasItsOwnFilesAndNetworkAndSeesNothingOfTheOther) {
       "echo data:$(cat /data/for_b 2>&1)\n"
       "echo tmp:$(ls /tmp | wc -l) work:$(ls /workspace | wc -l) others:$(pgrep -c sleep)\n"
       "python3 -c \"$PROBE\"\n";
-  const std::string text = "[tasks.a]\ncommand = '''" + probe +
-                           "'''\n[tasks.b]\ncommand = '''" + probe +
-                           "'''\nmount = [\"" + data +
+  const std::string text = "[tasks.a]\ncommand = '''" + probe + "'''\n[tasks.b]\ncommand = '''" +
+                           probe + "'''\nmount = [\"" + data +
                            ":/data\"]\nnetwork = [\"allowed.test\"]\n";
-  const std::string fetch = "[tasks.X.env]\nPROBE = \"\"\"" +
-                            fetching("https://allowed.test/x") + "\"\"\"\n";
+  const std::string fetch =
+      "[tasks.X.env]\nPROBE = \"\"\"" + fetching("https://allowed.test/x") + "\"\"\"\n";
   std::string both = text;
   for (const char* name : {"a", "b"}) {
     std::string one = fetch;

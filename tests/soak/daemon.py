@@ -22,15 +22,17 @@ class Connection(http.client.HTTPConnection):
 
 
 class Client:
-    """One connection that is kept open; made anew when it was lost between two requests."""
+    """One connection that is kept open."""
 
-    def __init__(self, path):
-        self.path = path
-        self.connection = Connection(path)
+    def __init__(self, connection, token=None):
+        self.connection = connection
+        self.headers = {} if token is None else {"authorization": f"Bearer {token}"}
 
     def ask(self, method, path, body=None):
         data = None if body is None else json.dumps(body)
-        headers = {} if data is None else {"content-type": "application/json"}
+        headers = dict(self.headers)
+        if data is not None:
+            headers["content-type"] = "application/json"
         self.connection.request(method, path, data, headers)
         answer = self.connection.getresponse()
         text = answer.read()
@@ -71,7 +73,7 @@ class Daemon:
                            + (place.root / "daemon.log").read_text()[-2000:])
 
     def client(self):
-        return Client(self.socket)
+        return Client(Connection(self.socket))
 
     def resident(self):
         """Bytes of memory."""

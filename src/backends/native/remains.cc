@@ -92,8 +92,8 @@ std::string parent_of(storage::Home& home, const std::string& id,
   return {};
 }
 
-// An end that nobody wanted, of a sandbox that was whole: who saw it last may not have known that its
-// lease was over.
+// An end that nobody wanted, of a sandbox that was whole: who saw it last may not have known that
+// its lease was over.
 Ending judge(const storage::Home& home, const storage::SandboxRow& row, Ending ending) {
   constexpr std::int64_t kClocksDifferMs = 1000;
   const std::int64_t lease = storage::noted_lease(home, row.id);
