@@ -80,6 +80,35 @@ TEST_P(Warm, SandboxIsMadeOfAReadyOneWhichIsReplaced) {
   EXPECT_TRUE(eventually(5s, [&] { return guests().size() == 2; }));
 }
 
+// Its limits are on the workload's group, and it has to answer while that one is frozen.
+TEST_P(Warm, FirstProcessEndsUpInAControlGroupOfItsOwn) {
+  serve_warm(1);
+  const std::vector<HostProcess> ready = guests();
+  ASSERT_EQ(ready.size(), 1U);
+  const std::string box = create();
+  EXPECT_EQ(shell(box, "echo up")["stdout"], "up\n");
+  const std::string file = "/proc/" + std::to_string(ready[0].pid) + "/cgroup";
+  const std::string name = box.substr(box.rfind('/') + 1);
+  if (read_text(file).value_or("").find(name) == std::string::npos) {
+    EXPECT_TRUE(groups_of(place().label(GetParam())).empty());  // this user has no groups
+    return;
+  }
+  EXPECT_TRUE(eventually(5s, [&] {
+    return read_text(file).value_or("/work").find("/work") == std::string::npos;
+  })) << read_text(file).value_or("");
+  for (const HostProcess& process : descendants()) {
+    if (process.parent == ready[0].pid) {
+      const std::string groups =
+          read_text("/proc/" + std::to_string(process.pid) + "/cgroup").value_or("");
+      EXPECT_EQ(groups.find("/guest"), std::string::npos) << groups;
+      EXPECT_THAT(groups, HasSubstr("/work"));
+    }
+  }
+  EXPECT_EQ(post(box + "/pause", json::object()).json()["state"], "paused");
+  EXPECT_EQ(post(box + "/resume", json::object()).json()["state"], "running");
+  EXPECT_EQ(shell(box, "echo on")["stdout"], "on\n");
+}
+
 TEST_P(Warm, WithoutReadyOnesTheyAreMadeAndCounted) {
   serve_warm(1);
   const std::string first = create();

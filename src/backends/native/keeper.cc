@@ -126,7 +126,11 @@ class Keeper {
       for (const WarmBox& box : warm_.boxes()) {
         waits.push_back({box.pidfd(), POLLIN, 0});
       }
-      if (::poll(waits.data(), waits.size(), patience()) != 0) {
+      const bool quiet = ::poll(waits.data(), waits.size(), patience()) == 0;
+      if (quiet && !warm_.is_wanted()) {
+        rows_.close();
+      }
+      if (!quiet) {
         last_event_ = Clock::now();
       } else if (is_idle() && !one_shots_come(run_.get()) && leave()) {
         return;
@@ -210,6 +214,7 @@ class Keeper {
     warm_.drop_outdated();
     if (!is_making()) {
       warm_.refill();
+      (void)rows_.get();  // for the next one
     }
     for (Visit& visit : visits_) {
       if (visit.holds()) {
