@@ -158,11 +158,11 @@ class PlanReader {
 };
 
 enum BootFlags : std::uint32_t {
-  kBootOneShot = 1U << 0,       // the sandbox ends with its first command, and with its stream
-  kBootListener = 1U << 1,      // the first passed descriptor is the socket to listen on
+  kBootOneShot = 1U << 0,   // the sandbox ends with its first command, and with its stream
+  kBootListener = 1U << 1,  // the first passed descriptor is the socket to listen on
   kBootLandlock = 1U << 2,
   kBootWritableRoot = 1U << 3,
-  kBootMovesLater = 1U << 4,    // the guest was born in the workload's v2 group; see below
+  kBootMovesLater = 1U << 4,  // the guest was born in the workload's v2 group; see below
   kBootAllFlags = 31U,
 };
 

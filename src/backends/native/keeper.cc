@@ -236,9 +236,7 @@ class Keeper {
     return {};
   }
 
-  [[nodiscard]] bool wants_nursery() const {
-    return !boxes_.empty() || one_shots_come(run_.get());
-  }
+  [[nodiscard]] bool wants_nursery() const { return !boxes_.empty() || one_shots_come(run_.get()); }
 
   // How long nothing else has to happen before the nursery is looked at.
   [[nodiscard]] milliseconds until_nursery() const {
