@@ -107,8 +107,9 @@ void measure_creation(const Setup& setup, Effort effort, Report& report) {
     auto add = [&](ServedHome* served, const std::string& name, First first,
                    std::optional<Budget> budget) {
       if (served != nullptr) {
-        contenders.push_back(Contender{
-            name + suffix, [served, first] { return time_creation(*served, first); }, peer, budget});
+        contenders.push_back(Contender{name + suffix,
+                                       [served, first] { return time_creation(*served, first); },
+                                       peer, budget});
       }
     };
     ServedHome* const warm = daemons.start(who, "warm", {"--warm", "2"});
@@ -145,8 +146,7 @@ void measure_api_commands(const Setup& setup, Effort effort, Report& report) {
     container = id.value();
     contenders.push_back(Contender{kDockerExec, [&]() -> Result<double> {
                                      const double before = now_ms();
-                                     CARREL_TRY(
-                                         docker_exec(setup.docker_socket, container, kTrue));
+                                     CARREL_TRY(docker_exec(setup.docker_socket, container, kTrue));
                                      return now_ms() - before;
                                    }});
     contenders.back().every = 10;

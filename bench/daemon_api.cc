@@ -37,8 +37,7 @@ Result<ServedHome> ServedHome::start(const Setup& setup, Who who, const std::str
                                      std::vector<std::string> options) {
   options.insert(options.begin(), "serve");
   ServedHome served;
-  CARREL_ASSIGN(served.pid_,
-                bench::start(carrel_launch(setup, who, home, std::move(options)), {}));
+  CARREL_ASSIGN(served.pid_, bench::start(carrel_launch(setup, who, home, std::move(options)), {}));
   const std::string path = home_path(setup, who, home) + "/run/api.sock";
   Status connected;
   for (int i = 0; i < kStartTries; ++i) {
@@ -70,8 +69,8 @@ Result<std::string> ServedHome::ask(const std::string& method, const std::string
                                     const std::string& body) {
   std::string request = method + " " + path + " HTTP/1.1\r\nhost: localhost\r\n";
   if (!body.empty()) {
-    request += "content-type: application/json\r\ncontent-length: " + std::to_string(body.size()) +
-               "\r\n";
+    request +=
+        "content-type: application/json\r\ncontent-length: " + std::to_string(body.size()) + "\r\n";
   }
   CARREL_TRY(write_all(socket_.get(), request + "\r\n" + body));
   std::size_t head = std::string::npos;

@@ -147,7 +147,9 @@ int start_spawner(Guest& guest) {
   pid_t pid = fork();
   if (pid == 0) {
     Failure failure;
-    for (std::uint32_t i = 0; i < guest.join_count; ++i) {
+    // The last group is inherited as long as the guest itself is in it.
+    const std::uint32_t joined = guest.join_count - (guest.own_group >= 0 ? 1U : 0U);
+    for (std::uint32_t i = 0; i < joined; ++i) {
       // CRITICAL: outside of the workload's group its limits would not hold.
       if (!write_whole(guest.join[i], "0")) {
         _exit(1);
@@ -172,6 +174,19 @@ int start_spawner(Guest& guest) {
   guest.spawner_pid = pid;
   guest.poller.add(guest.spawner, 0, Source::kSpawner, 0);
   return 0;
+}
+
+void move_to_own_group(Guest& guest) {
+  if (guest.own_group < 0) {
+    return;
+  }
+  // In another process: the write takes milliseconds, in which this one serves.
+  if (fork() == 0) {
+    write_whole(guest.own_group, "1");
+    _exit(0);
+  }
+  close(guest.own_group);
+  guest.own_group = -1;
 }
 
 int spawn(Guest& guest, std::string_view payload, const ProgramIo& io, int report) {

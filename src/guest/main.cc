@@ -39,13 +39,21 @@ bool take_descriptors(Guest& guest, const Received& received, Failure& failure) 
     }
     fcntl(guest.listener, F_SETFL, O_NONBLOCK);
   }
-  for (std::uint32_t i = 0; i < guest.boot.own_join_descriptors; ++i) {
+  std::uint32_t joined = guest.boot.own_join_descriptors;
+  if ((guest.boot.flags & protocol::kBootMovesLater) != 0) {
+    if (joined == 0 || guest.boot.join_descriptors == 0) {
+      return failure.at("read", "the boot message", -EBADMSG);
+    }
+    guest.own_group = next[--joined];
+  }
+  for (std::uint32_t i = 0; i < joined; ++i) {
     // CRITICAL: outside of the group its limits would not hold.
     if (!write_whole(*next, "0")) {
       return failure.at("join", "the control groups", -errno);
     }
     close(*next++);
   }
+  next += guest.own_group >= 0 ? 1 : 0;
   if (unshare(CLONE_NEWCGROUP) != 0) {
     return failure.at("make", "the namespace of control groups", -errno);
   }
@@ -154,6 +162,7 @@ int run() {
         {4, 0, protocol::FrameType::kReady},
         std::span<unsigned char, protocol::kHeaderSize>(ready, protocol::kHeaderSize));
     write_whole(kControl, {reinterpret_cast<const char*>(ready), sizeof ready});
+    move_to_own_group(guest);
   }
   serve(guest, kControl);
 }

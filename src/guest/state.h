@@ -187,6 +187,7 @@ struct Guest {
   pid_t spawner_pid = 0;
   std::array<int, protocol::kMaxJoin> join{};
   std::uint32_t join_count = 0;
+  int own_group = -1;  // as long as this process is in the workload's: see kBootMovesLater
   std::uint32_t freezer = kNone;  // the client for whom everybody stands still, or kPaused
   std::uint64_t paused_us = 0;    // since when
   StoppedBefore stopped;

@@ -55,7 +55,8 @@ struct TlsStream::Below {
     static BIO_METHOD* const made = [] {
       BIO_METHOD* one = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "carrel");
       const bool whole = one != nullptr && BIO_meth_set_read(one, read) == 1 &&
-                         BIO_meth_set_write(one, write) == 1 && BIO_meth_set_ctrl(one, control) == 1;
+                         BIO_meth_set_write(one, write) == 1 &&
+                         BIO_meth_set_ctrl(one, control) == 1;
       return whole ? one : nullptr;
     }();
     return made;

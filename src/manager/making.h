@@ -38,7 +38,7 @@ struct Wish {
   std::string policy_file;               // the configuration that granted them, if one did
   std::string stopped;                   // the id of one that is started again; empty: a new one
   FinishRestore finish_restore;
-  native::WarmSupply* warm = nullptr;    // sandboxes that it may be made of
+  native::WarmSupply* warm = nullptr;  // sandboxes that it may be made of
   // Told the id before anything is made; its error ends the making.
   std::function<Status(const std::string& id)> chosen;
 };

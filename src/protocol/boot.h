@@ -158,18 +158,21 @@ class PlanReader {
 };
 
 enum BootFlags : std::uint32_t {
-  kBootOneShot = 1U << 0,       // the sandbox ends with its first command, and with its stream
-  kBootListener = 1U << 1,      // the first passed descriptor is the socket to listen on
+  kBootOneShot = 1U << 0,   // the sandbox ends with its first command, and with its stream
+  kBootListener = 1U << 1,  // the first passed descriptor is the socket to listen on
   kBootLandlock = 1U << 2,
   kBootWritableRoot = 1U << 3,
-  kBootAllFlags = 15U,
+  kBootMovesLater = 1U << 4,  // the guest was born in the workload's v2 group; see below
+  kBootAllFlags = 31U,
 };
 
 struct Boot {
   std::string_view id;
   std::uint32_t flags = 0;
   // Then the cgroup files to which the guest itself writes "0", and those to which the workload's
-  // first process does.
+  // first process does. With kBootMovesLater the last of both are the v2 ones: the workload's first
+  // process inherits its group, and the guest is moved to its own while it serves, because to write
+  // there takes as long as the kernel needs to hear from every processor.
   std::uint32_t own_join_descriptors = 0;
   std::uint32_t join_descriptors = 0;
   std::string_view hostname;

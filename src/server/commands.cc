@@ -122,7 +122,7 @@ void tell_trace(Request& request, const char* name, std::int64_t began_ns,
     return;
   }
   Span span{Traces::within(request.trace), name, Span::Kind::kInternal, began_ns, wall_clock_ns(),
-            Span::Outcome::kUnset, {}};
+            Span::Outcome::kUnset,         {}};
   if (!request.arguments.empty()) {
     span.attributes.emplace_back("carrel.sandbox", request.id());
   }

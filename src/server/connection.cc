@@ -113,10 +113,14 @@ class Exchange {
       return;
     }
     const std::string route = route_ == nullptr ? "" : std::string(route_->path);
-    Span span{trace_, connection_.head().method + (route.empty() ? "" : " " + route),
-              Span::Kind::kServer, began_ns, wall_clock_ns(), Span::Outcome::kUnset, {}};
-    span.outcome =
-        status_ >= 500 || broken_ ? Span::Outcome::kFailed : Span::Outcome::kUnset;
+    Span span{trace_,
+              connection_.head().method + (route.empty() ? "" : " " + route),
+              Span::Kind::kServer,
+              began_ns,
+              wall_clock_ns(),
+              Span::Outcome::kUnset,
+              {}};
+    span.outcome = status_ >= 500 || broken_ ? Span::Outcome::kFailed : Span::Outcome::kUnset;
     span.attributes = {{"http.request.method", connection_.head().method},
                        {"http.response.status_code", status_}};
     auto note = [&](const char* name, const std::string& value) {
@@ -200,8 +204,7 @@ class Exchange {
 
   // A request for a server in a sandbox.
   void show_preview(const Preview& preview, const Access::Identity& identity) {
-    Request request{service_, connection_, socket_, identity.caller, {preview.id}, {}, {},
-                    trace_};
+    Request request{service_, connection_, socket_, identity.caller, {preview.id}, {}, {}, trace_};
     sandbox_ = preview.id;
     const bool everybody = service_.manager->is_public(preview.id, preview.port);
     if (!everybody && identity.scope != Scope::kWrite) {

@@ -288,7 +288,8 @@ class Daemon {
     const Error* const wrong = !tokens.ok()     ? &tokens.error()
                                : !identity.ok() ? &identity.error()
                                                 : nullptr;
-    log_line({{"event", "reload"}, {"error", wrong == nullptr ? std::string() : wrong->to_string()}});
+    log_line(
+        {{"event", "reload"}, {"error", wrong == nullptr ? std::string() : wrong->to_string()}});
     if (tokens.ok()) {
       service_.access.set_tokens(std::move(tokens.value()));
     }

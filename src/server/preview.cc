@@ -314,8 +314,8 @@ std::optional<Preview> find_preview(const http::RequestHead& head) {
 
 std::string preview_url(std::string_view scheme, const std::string& id, std::uint16_t port,
                         std::uint16_t listener) {
-  return std::string(scheme) + "://" + std::to_string(port) + "-" + id + std::string(kHostEnd) + ":" +
-         std::to_string(listener) + "/";
+  return std::string(scheme) + "://" + std::to_string(port) + "-" + id + std::string(kHostEnd) +
+         ":" + std::to_string(listener) + "/";
 }
 
 Status serve_preview(Request& request, const Preview& preview) {

@@ -16,10 +16,10 @@ using namespace std::chrono_literals;
 constexpr std::size_t kTraceDigits = 32;
 constexpr std::size_t kSpanDigits = 16;
 constexpr std::size_t kBatch = 512;
-constexpr auto kGather = 1s;      // before what there is is told
+constexpr auto kGather = 1s;  // before what there is is told
 constexpr auto kTick = 200ms;
 constexpr auto kPatience = 5s;
-constexpr int kTries = 4;         // of one batch, while the collector does not answer
+constexpr int kTries = 4;  // of one batch, while the collector does not answer
 
 Json value_json(const Json& value) {
   if (value.is_boolean()) {
@@ -179,8 +179,8 @@ void Traces::run(const std::atomic<bool>& stopping) {
       }
       outcome = tell(url.value(), batch);
     }
-    (outcome == Outcome::kTaken ? told_ : dropped_).fetch_add(batch.size(),
-                                                              std::memory_order_relaxed);
+    (outcome == Outcome::kTaken ? told_ : dropped_)
+        .fetch_add(batch.size(), std::memory_order_relaxed);
     if (last && outcome != Outcome::kTaken) {
       return;
     }

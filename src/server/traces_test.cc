@@ -56,8 +56,8 @@ TEST(TracesTest, NonsenseBeginsATraceOfItsOwn) {
 TEST(TracesTest, WhatHasNoRoomIsDroppedAndCounted) {
   Traces traces(kUrl);
   for (std::size_t i = 0; i < Traces::kMostWaiting + 3; ++i) {
-    traces.add({traces.begin(head_with("")), "x", Span::Kind::kServer, 1, 2,
-                Span::Outcome::kUnset, {}});
+    traces.add(
+        {traces.begin(head_with("")), "x", Span::Kind::kServer, 1, 2, Span::Outcome::kUnset, {}});
   }
   EXPECT_EQ(traces.dropped(), 3U);
 }
@@ -69,8 +69,13 @@ TEST(TracesTest, AddressIsThatOfACollector) {
 }
 
 TEST(TracesTest, EncodingIsThatOfOtlp) {
-  Span span{{kTrace, "00f067aa0ba902b7", {}}, "GET /v1/health", Span::Kind::kServer, 10, 20,
-            Span::Outcome::kFailed, {{"a", "text"}, {"b", 7}, {"c", true}}};
+  Span span{{kTrace, "00f067aa0ba902b7", {}},
+            "GET /v1/health",
+            Span::Kind::kServer,
+            10,
+            20,
+            Span::Outcome::kFailed,
+            {{"a", "text"}, {"b", 7}, {"c", true}}};
   const Json told = Json::parse(otlp_json({span}));
   const Json& one = told["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
   EXPECT_EQ(one["traceId"], kTrace);

@@ -74,8 +74,8 @@ Status Webhooks::check(const Options& options) {
 
 Webhooks::Outcome Webhooks::tell(const http::Url& url, const std::string& line) const {
   const std::int64_t now = storage::wall_clock_ms() / 1000;
-  const auto status = post_json(
-      url, {{"carrel-signature", sign_event(options_.secret, now, line)}}, line, kPatience);
+  const auto status = post_json(url, {{"carrel-signature", sign_event(options_.secret, now, line)}},
+                                line, kPatience);
   if (!status.ok()) {
     return Outcome::kLater;
   }

@@ -72,9 +72,8 @@ Status write_draft(const Home& home, const BoxRecord& record) {
   line("workdir", record.workdir);
   line("cgroup_parent", record.cgroup_parent);
   // Of processes that are gone after the host has gone down: it need not be on disk before.
-  CARREL_ASSIGN(const UniqueFd file,
-                open_at(home.boxes(), record.id + "/draft",
-                        O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
+  CARREL_ASSIGN(const UniqueFd file, open_at(home.boxes(), record.id + "/draft",
+                                             O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
   return write_all(file.get(), text);
 }
 

@@ -18,6 +18,8 @@ class OpenState {
 
   // Opened anew when there is another file in its place.
   Result<State*> get();
+  // Until it is needed again.
+  void close() { state_.reset(); }
 
  private:
   const Home* home_;

@@ -36,8 +36,8 @@ class State {
 
   // kConflict when the name is taken by a sandbox that has not ended.
   Status add(const SandboxRow& row);
-  // Everybody sees it when this returns. That the sandbox exists was on disk before; that it runs is
-  // not true any more after the host has gone down, and so need not be.
+  // Everybody sees it when this returns. That the sandbox exists was on disk before; that it runs
+  // is not true any more after the host has gone down, and so need not be.
   Status set_running(const std::string& id, const std::string& enforcement);
   Status set_ended(const std::string& id, const std::string& reason);
   // It can be started again.

@@ -17,8 +17,8 @@ class WarmAttack : public AttackTest {
  protected:
   void open_world() override {
     daemon_ = std::make_unique<Daemon>(GetParam(), std::vector<std::string>{"--warm", "1"});
-    EXPECT_TRUE(eventually(10s, [&] { return metrics().find("carrel_warm_sandboxes 1\n") !=
-                                             std::string::npos; }));
+    EXPECT_TRUE(eventually(
+        10s, [&] { return metrics().find("carrel_warm_sandboxes 1\n") != std::string::npos; }));
   }
   void close_world() override { daemon_.reset(); }
 
@@ -48,8 +48,7 @@ CARREL_AS_BOTH(WarmAttack);
 TEST_P(WarmAttack, ProbesOfTheTreeAndOfPrivilegesFail) {
   const std::string id = take();
   const std::vector<std::string> host = {path_in_its_file_system("/usr"),
-                                         path_in_its_file_system("/etc"),
-                                         place().home(GetParam())};
+                                         path_in_its_file_system("/etc"), place().home(GetParam())};
   EXPECT_TRUE(held(probe_in(id, "A02_NoOtherRootIsReachableThroughProc")));
   EXPECT_TRUE(held(probe_in(id, "A03_OnlyThreeDescriptorsAreOpen")));
   EXPECT_TRUE(held(probe_in(id, "A05_SystemFilesCannotBeChanged")));
@@ -59,8 +58,7 @@ TEST_P(WarmAttack, ProbesOfTheTreeAndOfPrivilegesFail) {
   EXPECT_TRUE(held(probe_in(id, "E01_NoCapabilityIsHeld")));
   EXPECT_TRUE(held(probe_in(id, "E04_NamespacesAreRefused")));
   EXPECT_TRUE(held(probe_in(id, "E06_TheFirstProcessCannotBeDisturbed")));
-  EXPECT_TRUE(
-      held(probe_in(id, "E14_ListenersOfTheHostAreUnreachable", canaries().listeners())));
+  EXPECT_TRUE(held(probe_in(id, "E14_ListenersOfTheHostAreUnreachable", canaries().listeners())));
   expect_usable(id, "the probes");
 }
 

@@ -97,8 +97,8 @@ class Tls : public ServeTest {
     return process.wait(40s);
   }
   [[nodiscard]] std::vector<std::string> options() const {
-    return {"--listen", "tcp:127.0.0.1:0", "--token-file", tokens_,           "--tls-cert",
-            work_ + "/own.pem", "--tls-key", work_ + "/own.key"};
+    return {"--listen",   "tcp:127.0.0.1:0",  "--token-file", tokens_,
+            "--tls-cert", work_ + "/own.pem", "--tls-key",    work_ + "/own.key"};
   }
   Run ask_by_tls(const std::vector<std::string>& more = {}) {
     std::vector<std::string> words = {"-c", kClient, std::to_string(daemon_->port()),
@@ -138,9 +138,8 @@ TEST_P(Tls, NewCertificateIsTakenOnReloadAndABadOneIsNot) {
   EXPECT_TRUE(eventually(5s, [&] { return ask_by_tls().out == "second TLSv1.3\n200\n"; }));
   write_text(work_ + "/own.pem", "nonsense");
   ::kill(daemon_->pid(), SIGHUP);
-  EXPECT_TRUE(eventually(5s, [&] {
-    return daemon_->log().find("read the certificate in") != std::string::npos;
-  }));
+  EXPECT_TRUE(eventually(
+      5s, [&] { return daemon_->log().find("read the certificate in") != std::string::npos; }));
   EXPECT_EQ(ask_by_tls().out, "second TLSv1.3\n200\n");
 }
 
@@ -156,13 +155,15 @@ TEST_P(Tls, KeyThatOthersCanReadIsRefused) {
   ::chmod((work_ + "/own.pem").c_str(), 0666);
   EXPECT_TRUE(refused("others can write to '" + work_ + "/own.pem'"));
   ::chmod((work_ + "/own.pem").c_str(), 0644);
-  EXPECT_TRUE(says_one_line(
-      carrel({"serve", "--listen", "tcp:127.0.0.1:0", "--token-file", tokens_, "--tls-cert",
-              work_ + "/own.pem"}),
-      "TLS needs a certificate and its key"));
+  EXPECT_TRUE(says_one_line(carrel({"serve", "--listen", "tcp:127.0.0.1:0", "--token-file", tokens_,
+                                    "--tls-cert", work_ + "/own.pem"}),
+                            "TLS needs a certificate and its key"));
   // The key of another.
-  EXPECT_EQ(run_program("/bin/sh", {"-c", "cp \"$1/ca.key\" \"$1/own.key\"; chmod 600 \"$1/own.key\"",
-                                    "sh", work_}).status, 0);
+  EXPECT_EQ(
+      run_program("/bin/sh",
+                  {"-c", "cp \"$1/ca.key\" \"$1/own.key\"; chmod 600 \"$1/own.key\"", "sh", work_})
+          .status,
+      0);
   EXPECT_TRUE(refused("use the key in"));
 }
 
@@ -237,8 +238,8 @@ TEST_P(Traced, CollectorThatIsNotThereStopsNobody) {
   }
   EXPECT_LT(std::chrono::steady_clock::now() - before, 5s);
   EXPECT_EQ(daemon_->stop(), 0);
-  EXPECT_TRUE(says_one_line(carrel({"serve", "--otlp", "http://collector.example"}),
-                            "unencrypted"));
+  EXPECT_TRUE(
+      says_one_line(carrel({"serve", "--otlp", "http://collector.example"}), "unencrypted"));
 }
 
 }  // namespace

@@ -37,8 +37,7 @@ class Warm : public ServeTest {
     std::erase_if(found, [](const HostProcess& one) {
       const std::string words =
           read_text("/proc/" + std::to_string(one.pid) + "/cmdline").value_or("");
-      return !words.starts_with("carrel-guest") ||
-             !status_field(one.pid, "NSpid").ends_with("\t1");
+      return !words.starts_with("carrel-guest") || !status_field(one.pid, "NSpid").ends_with("\t1");
     });
     return found;
   }
@@ -80,6 +79,35 @@ TEST_P(Warm, SandboxIsMadeOfAReadyOneWhichIsReplaced) {
   EXPECT_TRUE(eventually(5s, [&] { return guests().size() == 2; }));
 }
 
+// Its limits are on the workload's group, and it has to answer while that one is frozen.
+TEST_P(Warm, FirstProcessEndsUpInAControlGroupOfItsOwn) {
+  serve_warm(1);
+  const std::vector<HostProcess> ready = guests();
+  ASSERT_EQ(ready.size(), 1U);
+  const std::string box = create();
+  EXPECT_EQ(shell(box, "echo up")["stdout"], "up\n");
+  const std::string file = "/proc/" + std::to_string(ready[0].pid) + "/cgroup";
+  const std::string name = box.substr(box.rfind('/') + 1);
+  if (read_text(file).value_or("").find(name) == std::string::npos) {
+    EXPECT_TRUE(groups_of(place().label(GetParam())).empty());  // this user has no groups
+    return;
+  }
+  EXPECT_TRUE(eventually(5s, [&] {
+    return read_text(file).value_or("/work").find("/work") == std::string::npos;
+  })) << read_text(file).value_or("");
+  for (const HostProcess& process : descendants()) {
+    if (process.parent == ready[0].pid) {
+      const std::string groups =
+          read_text("/proc/" + std::to_string(process.pid) + "/cgroup").value_or("");
+      EXPECT_EQ(groups.find("/guest"), std::string::npos) << groups;
+      EXPECT_THAT(groups, HasSubstr("/work"));
+    }
+  }
+  EXPECT_EQ(post(box + "/pause", json::object()).json()["state"], "paused");
+  EXPECT_EQ(post(box + "/resume", json::object()).json()["state"], "running");
+  EXPECT_EQ(shell(box, "echo on")["stdout"], "on\n");
+}
+
 TEST_P(Warm, WithoutReadyOnesTheyAreMadeAndCounted) {
   serve_warm(1);
   const std::string first = create();
@@ -110,18 +138,20 @@ std::string without_own(std::string text, const std::string& id) {
 
 TEST_P(Warm, ReadyOneIsClosedAsTightlyAsANewOne) {
   serve_warm(1);
-  const json wish = {{"memory", "96m"}, {"pids", 40},         {"tmp", "8m"},
+  const json wish = {{"memory", "96m"}, {"pids", 40},          {"tmp", "8m"},
                      {"cpus", 1},       {"env", {{"A", "b"}}}, {"hostname", "same"}};
   // Everything that a process can see of what holds it.
   const std::string look =
       "grep -E '^(Uid|Gid|Groups|NoNewPrivs|Seccomp|Cap|CoreDumping|THP)' "
-      "/proc/self/status; cat /proc/self/limits /proc/self/mounts | sed 's/[ug]id=[0-9]*//g'; env | sort; "
+      "/proc/self/status; cat /proc/self/limits /proc/self/mounts | sed 's/[ug]id=[0-9]*//g'; env "
+      "| sort; "
       "nproc; "
       "cat /proc/meminfo /etc/passwd /etc/hosts /etc/hostname; stat -c '%A %U %G %n' /* "
       "/dev/* /etc/*; ls /proc/self/fd "
       "| wc -l; ls /sys/class/net /proc/1/root 2>&1; cat /proc/net/dev | wc -l; cat "
       "/proc/self/oom_score_adj; unshare -U true 2>&1; unshare -n true 2>&1; mount -t tmpfs x /mnt "
-      "2>&1; touch /usr/x /etc/x 2>&1; cat /proc/1/environ 2>&1; kill -9 1 2>&1; mknod /tmp/n b 1 1 "
+      "2>&1; touch /usr/x /etc/x 2>&1; cat /proc/1/environ 2>&1; kill -9 1 2>&1; mknod /tmp/n b 1 "
+      "1 "
       "2>&1; echo x 2>&1 > /proc/sys/kernel/core_pattern; dd if=/dev/zero of=/tmp/full bs=1M "
       "count=20 2>&1 | grep -c 'No space'; rm -f /tmp/full";
   struct Observed {
@@ -155,9 +185,9 @@ TEST_P(Warm, LimitsAreThoseThatWereAskedFor) {
   serve_warm(1);
   const std::string box = create({{"pids", 12}, {"memory", "64m"}});
   ASSERT_EQ(metric("warm_hits_total"), 1);
-  const ApiAnswer eater = post(
-      box + "/exec",
-      {{"argv", {"python3", "-c", "x = b'x' * (160 << 20)\nimport time\ntime.sleep(1)"}}});
+  const ApiAnswer eater =
+      post(box + "/exec",
+           {{"argv", {"python3", "-c", "x = b'x' * (160 << 20)\nimport time\ntime.sleep(1)"}}});
   EXPECT_EQ(eater.json()["oom_killed"], true) << eater.body;
   const std::string bomb =
       "import os, time\nn = 0\ntry:\n  while n < 30:\n    if os.fork() == 0: time.sleep(0.4); "
@@ -211,9 +241,8 @@ TEST_P(Warm, KilledKeeperTakesThemAlongAndTheNextOneHasOthers) {
   EXPECT_TRUE(eventually(10s, [&] {
     const std::vector<HostProcess> now = guests();
     return metric("warm_sandboxes") == 2 && now.size() == 3 &&
-           std::count_if(now.begin(), now.end(), [&](const HostProcess& one) {
-             return before.contains(one.pid);
-           }) == 1;
+           std::count_if(now.begin(), now.end(),
+                         [&](const HostProcess& one) { return before.contains(one.pid); }) == 1;
   }));
   EXPECT_EQ(boxes(), 3U);
   EXPECT_EQ(shell(box, "echo on")["stdout"], "on\n");

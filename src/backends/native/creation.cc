@@ -76,9 +76,8 @@ Creation::~Creation() {
 }
 
 // The box comes first and goes last: what carries the id of no box is nobody's.
-Result<Creation> Creation::begin(storage::Home& home, storage::OpenState& rows,
-                                 CreateRequest asked, const OwnScope& scope,
-                                 std::optional<WarmBox> warm) {
+Result<Creation> Creation::begin(storage::Home& home, storage::OpenState& rows, CreateRequest asked,
+                                 const OwnScope& scope, std::optional<WarmBox> warm) {
   std::string why_no_scope;
   if (asked.spec.cgroup_parent.empty()) {
     asked.spec.cgroup_parent = scope.group;

@@ -73,8 +73,15 @@ Result<SandboxGroups> make_groups(const kernel::CgroupLayout& layout, const std:
   groups.clone_into = groups.guest->clone_into_fd();
   CARREL_ASSIGN(groups.work_join, groups.work->join_fds());
   CARREL_ASSIGN(UniqueFd procs, groups.work->procs_fd());
-  if (procs.valid()) {
-    groups.work_join.push_back(std::move(procs));
+  if (!procs.valid()) {
+    return groups;
+  }
+  groups.work_join.push_back(std::move(procs));
+  if (placing == Placing::kWithWork) {
+    CARREL_ASSIGN(UniqueFd own_procs, groups.guest->procs_fd());
+    groups.join.push_back(std::move(own_procs));
+    groups.clone_into = groups.work->clone_into_fd();
+    groups.moves_later = true;
   }
   return groups;
 }

@@ -29,6 +29,7 @@ struct SandboxGroups {
   std::vector<UniqueFd> join;
   // The files to which the workload's first process writes "0".
   std::vector<UniqueFd> work_join;
+  bool moves_later = false;  // it is born with the workload: the last of both are the v2 ones
 
   // The group that holds the workload's limits.
   [[nodiscard]] const kernel::Cgroup* limited() const {
@@ -39,7 +40,8 @@ struct SandboxGroups {
 };
 
 // When the guest comes into its groups: in a v2 tree a process is best born there.
-enum class Placing { kAtBirth, kLater };
+// kWithWork: of a long-lived one, in that of the workload, so that its first command need not wait.
+enum class Placing { kAtBirth, kLater, kWithWork };
 
 Result<SandboxGroups> make_groups(const kernel::CgroupLayout& layout, const std::string& id,
                                   const policy::Limits& limits, Lifetime lifetime, Placing placing);

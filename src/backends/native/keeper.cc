@@ -128,7 +128,11 @@ class Keeper {
       for (const WarmBox& box : warm_.boxes()) {
         waits.push_back({box.pidfd(), POLLIN, 0});
       }
-      if (::poll(waits.data(), waits.size(), patience()) != 0) {
+      const bool quiet = ::poll(waits.data(), waits.size(), patience()) == 0;
+      if (quiet && !warm_.is_wanted()) {
+        rows_.close();
+      }
+      if (!quiet) {
         last_event_ = Clock::now();
       } else if (is_idle() && !one_shots_come(run_.get()) && leave()) {
         return;
@@ -216,6 +220,7 @@ class Keeper {
     warm_.drop_outdated();
     if (!is_making()) {
       warm_.refill();
+      (void)rows_.get();  // for the next one
     }
     for (Visit& visit : visits_) {
       if (visit.holds()) {
@@ -237,9 +242,7 @@ class Keeper {
     return {};
   }
 
-  [[nodiscard]] bool wants_nursery() const {
-    return !boxes_.empty() || one_shots_come(run_.get());
-  }
+  [[nodiscard]] bool wants_nursery() const { return !boxes_.empty() || one_shots_come(run_.get()); }
 
   // How long nothing else has to happen before the nursery is looked at.
   [[nodiscard]] milliseconds until_nursery() const {

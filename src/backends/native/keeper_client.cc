@@ -136,8 +136,8 @@ namespace {
 // An id for a new sandbox: that of a warm one, if there is one that may do.
 void choose_id(CreateRequest& request, WarmSupply* supply) {
   // In a group of its own it can only be a new one.
-  auto warm = supply != nullptr && request.spec.cgroup_parent.empty() ? supply->take()
-                                                                      : std::nullopt;
+  auto warm =
+      supply != nullptr && request.spec.cgroup_parent.empty() ? supply->take() : std::nullopt;
   request.from = warm.has_value() ? CreateRequest::From::kWarm : CreateRequest::From::kNothing;
   request.id = warm.has_value() ? std::move(*warm) : storage::make_id();
 }

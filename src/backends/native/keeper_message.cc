@@ -116,8 +116,8 @@ Result<CreateRequest> decode_create(const std::string& text, std::vector<UniqueF
     request.name = object.at("name").get<std::string>();
     request.origin = object.at("stopped").get<bool>() ? CreateRequest::Origin::kStopped
                                                       : CreateRequest::Origin::kNew;
-    request.from = object.value("warm", false) ? CreateRequest::From::kWarm
-                                                 : CreateRequest::From::kNothing;
+    request.from =
+        object.value("warm", false) ? CreateRequest::From::kWarm : CreateRequest::From::kNothing;
     request.lease_ms = object.at("lease_ms").get<std::uint64_t>();
     CARREL_ASSIGN(request.spec, policy::spec_from_json(object.at("spec").get<std::string>()));
     const Json& trees = object.at("trees");

@@ -120,7 +120,8 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
   boot.flags = (request.lifetime == Lifetime::kOneShot ? protocol::kBootOneShot : 0U) |
                (request.listener.valid() ? protocol::kBootListener : 0U) |
                (facts.landlock_abi > 0 ? protocol::kBootLandlock : 0U) |
-               (spec.root_mode == policy::RootMode::kReadOnly ? 0U : protocol::kBootWritableRoot);
+               (spec.root_mode == policy::RootMode::kReadOnly ? 0U : protocol::kBootWritableRoot) |
+               (groups.moves_later ? protocol::kBootMovesLater : 0U);
   boot.own_join_descriptors = static_cast<std::uint32_t>(groups.join.size());
   boot.join_descriptors = static_cast<std::uint32_t>(groups.work_join.size());
   boot.hostname = spec.hostname;

@@ -52,7 +52,7 @@ Result<WarmBox> WarmBox::make(storage::Home& home, std::shared_ptr<const HostSet
   // Those of the sandbox are set when it is taken.
   const policy::Limits limits = policy::default_spec(policy::Operation::kCreate).limits;
   CARREL_ASSIGN(box.groups_, make_groups(box.host_->cgroups, box.id_, limits, Lifetime::kLongLived,
-                                         Placing::kAtBirth));
+                                         Placing::kWithWork));
   CARREL_TRY(box.start());
   return box;
 }

@@ -13,8 +13,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kQuiet = 20ms;      // after one was taken
-constexpr auto kLongest = 200ms;   // that one is missing, however often they are taken
+constexpr auto kQuiet = 20ms;     // after one was taken
+constexpr auto kLongest = 200ms;  // that one is missing, however often they are taken
 constexpr auto kAfterFailure = 2s;
 
 }  // namespace

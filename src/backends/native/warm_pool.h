@@ -25,6 +25,7 @@ class WarmPool {
 
   // How many there should be from now on. What is too much goes at once.
   void want(std::size_t count);
+  [[nodiscard]] bool is_wanted() const { return wanted_ > 0; }
   [[nodiscard]] const std::list<WarmBox>& boxes() const { return boxes_; }
 
   // Nothing when there is none of that id that still lives.

@@ -14,8 +14,8 @@
 
 namespace carrel::native {
 
-// The sandboxes that the keeper keeps warm for this program, by their ids. They are there as long as
-// this program holds its connection to the keeper: whatever ends either of the two ends them.
+// The sandboxes that the keeper keeps warm for this program, by their ids. They are there as long
+// as this program holds its connection to the keeper: whatever ends either of the two ends them.
 class WarmSupply {
  public:
   WarmSupply(const storage::Home& home, std::size_t count) : home_(&home), count_(count) {}
