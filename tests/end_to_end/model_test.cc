@@ -25,8 +25,6 @@ struct Expected {
   bool awaited = false;        // it died: its next use starts it
   std::string file = {};       // what is in its file
   std::string variable = {};   // of its shell
-  std::string kept = {};       // what the file was in its last snapshot
-  bool has_snapshot = false;
 };
 
 class Model : public ServeTest {
@@ -155,8 +153,6 @@ class Model : public ServeTest {
       say("snapshot " + box->path);
       const ApiAnswer taken = post(box->path + "/snapshots", {{"name", name}});
       EXPECT_EQ(taken.status, 201) << taken.body;
-      box->kept = box->file;
-      box->has_snapshot = true;
     }
   }
   void fork_it() {

@@ -12,6 +12,7 @@
 #include "protocol/boot.h"
 #include "protocol/frame.h"
 #include "protocol/message.h"
+#include "protocol/service.h"
 
 namespace {
 
@@ -122,6 +123,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 's':
       start(payload);
+      break;
+    case 'v':
+      round_trip<protocol::Service>(payload, protocol::parse_service, protocol::write_service);
+      break;
+    case 'w':
+      round_trip<protocol::ServiceRow>(payload, protocol::parse_service_row,
+                                       protocol::write_service_row);
       break;
     case 'x':
       round_trip<protocol::Exit>(payload, protocol::parse_exit, protocol::write_exit);

@@ -1,10 +1,12 @@
 // Clients that come, go, hurry and dawdle.
 #include <unistd.h>
 
+#include <array>
 #include <string>
 #include <thread>
 
 #include "connection.h"
+#include "protocol/service.h"
 #include "support/fixture.h"
 
 namespace carrel::test {
@@ -217,6 +219,29 @@ TEST_P(Clients, InputThatNobodyWantsCostsNothing) {
 }
 
 // A guest remembers 48 commands and has room for 32 connections.
+TEST_P(Clients, NobodyButItsMakerGivesASandboxServices) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  const std::string words("touch\0/workspace/intruded\0", 27);
+  protocol::Start start;
+  start.timeout_ms = 1000;
+  start.arguments = {2, words};
+  std::array<unsigned char, 512> program{};
+  protocol::Writer inner(program);
+  protocol::write_start(inner, start);
+  std::array<unsigned char, 1024> frame{};
+  protocol::Writer writer(frame);
+  protocol::write_service(
+      writer, {"intruder", 0, {reinterpret_cast<const char*>(program.data()), inner.size()}, {}});
+  ASSERT_TRUE(inner.ok() && writer.ok());
+  constexpr std::uint32_t kChannel = 7;
+  client.send(kChannel, FrameType::kService,
+              {reinterpret_cast<const char*>(frame.data()), writer.size()});
+  EXPECT_TRUE(client.wait(kChannel).refused);
+  EXPECT_EQ(box.info()["services"], nlohmann::json::array());
+  EXPECT_EQ(box.sh("test -e intruded").status, 1);
+}
+
 TEST_P(Clients, FileSessionsTakeNobodysPlace) {
   Box box(GetParam());
   Connection client(GetParam(), box);
