@@ -270,7 +270,7 @@ class Reader {
       nlohmann::ordered_json object = json_of(*table);
       if (object.contains("name")) {
         return config_error(place(node.source()),
-                            concat({key.str(), ".", name.str(), " has its name already"}));
+                            concat({quote(name.str()), " has its name already"}));
       }
       object["name"] = std::string(name.str());
       CARREL_TRY(assign(place(node.source()), setting, key.str(),

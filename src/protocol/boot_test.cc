@@ -157,7 +157,7 @@ TEST(Boot, NothingThatWouldWeakenTheSandboxIsAccepted) {
       {"no filter for the workload", [](Boot& boot) { boot.workload_filter = {}; }},
       {"half an instruction", [](Boot& boot) { boot.guest_filter.remove_suffix(1); }},
       {"half an instruction", [](Boot& boot) { boot.workload_filter.remove_suffix(4); }},
-      {"an unknown flag", [](Boot& boot) { boot.flags = 1U << 4; }},
+      {"an unknown flag", [](Boot& boot) { boot.flags = 1U << 5; }},
       {"an unknown flag", [](Boot& boot) { boot.flags = 1U << 31; }},
       {"a relative directory", [](Boot& boot) { boot.workdir = "workspace"; }},
       {"a lease without an end", [](Boot& boot) { boot.lease_ms = kMaxTimeoutMs + 1; }},

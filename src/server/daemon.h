@@ -18,7 +18,7 @@ struct DaemonOptions {
   std::string token_file;           // empty: none
   std::string certificate_file;     // of the listeners on TCP; empty: they are not encrypted
   std::string key_file;
-  std::vector<std::string> hosts;   // names by which it may be called over TCP
+  std::vector<std::string> hosts;  // names by which it may be called over TCP
   std::optional<std::chrono::seconds> idle_exit;
   std::size_t most_sandboxes = 100;
   std::size_t most_connections = 512;

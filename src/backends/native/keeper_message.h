@@ -16,7 +16,8 @@ namespace carrel::native {
 struct CreateRequest {
   std::string id;    // chosen by the caller, so that it can look for it if the keeper dies
   enum class Origin { kNew, kStopped } origin = Origin::kNew;
-  enum class From { kNothing, kWarm } from = From::kNothing;  // warm: the id is of such a one
+  // kWarm: the id is that of a sandbox that the keeper has ready.
+  enum class From { kNothing, kWarm } from = From::kNothing;
   std::string name;  // empty: none
   policy::Spec spec;
   std::uint64_t lease_ms = 0;    // 0: until it is removed
