@@ -31,7 +31,8 @@ Status write_all(int fd, std::string_view data);
 // Whether what was written is there after the machine lost its power.
 enum class Lasting { kSynced, kUnsynced };
 
-// Writes `data` to a temporary name beside `path`, syncs it and renames it over `path`.
+// Writes `data` to a temporary name beside `path`, syncs it if it is to last, and renames it over
+// `path`.
 Status replace_file_at(int dir, const std::string& path, std::string_view data, unsigned mode,
                        Lasting lasting = Lasting::kSynced);
 

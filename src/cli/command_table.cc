@@ -48,7 +48,8 @@ constexpr std::array kCommands = {
             "everything that runs in it together.",
             "id=$(carrel create)\twith the defaults\n"
             "carrel create --name build --lease 2h --memory 2g\tnamed, ends by itself\n"
-            "carrel create --service web:80='httpd -f' --wait-ready 10\twith a service\n",
+            "carrel create --service web:8000='python3 -m http.server 8000' --wait-ready 10\twith a "
+            "service\n",
             Visibility::kListed},
     Command{CommandId::kShell, "sh", "run a command in the sandbox's long-lived shell",
             CommandGroup::kLongLived, kSandboxAndText, 2, 2, Trailing::kNothing, kCarrelFailed,

@@ -87,6 +87,8 @@ Result<std::string> make_sandbox(storage::Home& home, Wish wish) {
   }
   const bool comes_back = !wish.spec.workspace.empty() && wish.stopped.empty();
   const std::string text = comes_back ? wish_to_json(wish) : std::string();
+  const Lasting lasting =
+      wish.spec.on_failure == policy::OnFailure::kRecreate ? Lasting::kSynced : Lasting::kUnsynced;
   native::CreateRequest request = request_of(wish);
   std::optional<native::UsedWorkspace> workspace;
   CARREL_TRY(add_workspace(home, request.spec, request.trees, workspace, wish.finish_restore));
@@ -98,7 +100,7 @@ Result<std::string> make_sandbox(storage::Home& home, Wish wish) {
     if (comes_back) {
       storage::drop_wish(home, last);
       last = chosen;
-      CARREL_TRY(storage::put_wish(home, chosen, text));
+      CARREL_TRY(storage::put_wish(home, chosen, text, lasting));
     }
     return wish.chosen ? wish.chosen(chosen) : Status();
   };

@@ -51,7 +51,9 @@ Result<http::Url> parse_receiver(const std::string& url, const std::string& what
   return parsed;
 }
 
-Result<int> post_json(const http::Url& url, const std::vector<http::Header>& headers,
+namespace {
+
+Result<int> send_json(const http::Url& url, const std::vector<http::Header>& headers,
                       const std::string& body, milliseconds patience) {
   CARREL_ASSIGN(const std::unique_ptr<http::Stream> stream, connect(url, patience));
   std::string head =
@@ -63,6 +65,18 @@ Result<int> post_json(const http::Url& url, const std::vector<http::Header>& hea
   }
   CARREL_TRY(stream->write(head + "\r\n" + body, Clock::now() + patience));
   return read_status(*stream, patience);
+}
+
+}  // namespace
+
+Told post_json(const http::Url& url, const std::vector<http::Header>& headers,
+               const std::string& body, milliseconds patience) {
+  const auto status = send_json(url, headers, body, patience);
+  if (!status.ok()) {
+    return Told::kLater;
+  }
+  const bool for_good = status.value() / 100 == 4 && status.value() != 408 && status.value() != 429;
+  return status.value() / 100 == 2 ? Told::kTaken : for_good ? Told::kRefused : Told::kLater;
 }
 
 }  // namespace carrel::server

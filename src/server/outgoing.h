@@ -14,8 +14,15 @@ namespace carrel::server {
 // `what` is what would go there, as in "events".
 Result<http::Url> parse_receiver(const std::string& url, const std::string& what);
 
-// Sends JSON there, over a connection of its own, and returns the status of the answer.
-Result<int> post_json(const http::Url& url, const std::vector<http::Header>& headers,
-                      const std::string& body, std::chrono::milliseconds patience);
+// What became of something that was told.
+enum class Told {
+  kTaken,
+  kRefused,  // and would be again
+  kLater,    // nobody took it, this time
+};
+
+// Sends JSON there, over a connection of its own.
+Told post_json(const http::Url& url, const std::vector<http::Header>& headers,
+               const std::string& body, std::chrono::milliseconds patience);
 
 }  // namespace carrel::server

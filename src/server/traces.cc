@@ -146,17 +146,6 @@ std::vector<Span> Traces::next(const std::atomic<bool>& stopping) {
   return batch;
 }
 
-Traces::Outcome Traces::tell(const http::Url& url, const std::vector<Span>& spans) const {
-  const auto status = post_json(url, {}, otlp_json(spans), kPatience);
-  if (!status.ok()) {
-    return Outcome::kLater;
-  }
-  const bool for_good = status.value() / 100 == 4 && status.value() != 408 && status.value() != 429;
-  return status.value() / 100 == 2 ? Outcome::kTaken
-         : for_good                ? Outcome::kRefused
-                                   : Outcome::kLater;
-}
-
 void Traces::run(const std::atomic<bool>& stopping) {
   const auto url = parse(url_);
   if (url_.empty() || !url.ok()) {
@@ -171,17 +160,17 @@ void Traces::run(const std::atomic<bool>& stopping) {
     if (batch.empty()) {
       continue;
     }
-    Outcome outcome = tell(url.value(), batch);
-    for (int tries = 1; outcome == Outcome::kLater && tries < kTries && !stopping; ++tries) {
+    const std::string text = otlp_json(batch);
+    Told outcome = post_json(url.value(), {}, text, kPatience);
+    for (int tries = 1; outcome == Told::kLater && tries < kTries && !stopping; ++tries) {
       const auto again = std::chrono::steady_clock::now() + tries * 1s;
       while (!stopping && std::chrono::steady_clock::now() < again) {
         std::this_thread::sleep_for(kTick);
       }
-      outcome = tell(url.value(), batch);
+      outcome = post_json(url.value(), {}, text, kPatience);
     }
-    (outcome == Outcome::kTaken ? told_ : dropped_)
-        .fetch_add(batch.size(), std::memory_order_relaxed);
-    if (last && outcome != Outcome::kTaken) {
+    (outcome == Told::kTaken ? told_ : dropped_).fetch_add(batch.size(), std::memory_order_relaxed);
+    if (last && outcome != Told::kTaken) {
       return;
     }
   }

@@ -64,10 +64,8 @@ class Traces {
   [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
 
  private:
-  enum class Outcome { kTaken, kRefused, kLater };
   std::size_t waiting();
   std::vector<Span> next(const std::atomic<bool>& stopping);
-  Outcome tell(const http::Url& url, const std::vector<Span>& spans) const;
 
   std::string url_;
   std::mutex mutex_;

@@ -72,17 +72,10 @@ Status Webhooks::check(const Options& options) {
   return {};
 }
 
-Webhooks::Outcome Webhooks::tell(const http::Url& url, const std::string& line) const {
+Told Webhooks::tell(const http::Url& url, const std::string& line) const {
   const std::int64_t now = storage::wall_clock_ms() / 1000;
-  const auto status = post_json(url, {{"carrel-signature", sign_event(options_.secret, now, line)}},
-                                line, kPatience);
-  if (!status.ok()) {
-    return Outcome::kLater;
-  }
-  const bool for_good = status.value() / 100 == 4 && status.value() != 408 && status.value() != 429;
-  return status.value() / 100 == 2 ? Outcome::kTaken
-         : for_good                ? Outcome::kRefused
-                                   : Outcome::kLater;
+  return post_json(url, {{"carrel-signature", sign_event(options_.secret, now, line)}}, line,
+                   kPatience);
 }
 
 void Webhooks::note_last(const std::string& line) const {
@@ -117,8 +110,8 @@ void Webhooks::run(const std::atomic<bool>& stopping) {
         continue;
       }
     }
-    const Outcome outcome = tell(url.value(), lines[at]);
-    if (outcome == Outcome::kLater) {
+    const Told outcome = tell(url.value(), lines[at]);
+    if (outcome == Told::kLater) {
       failed_.fetch_add(1, std::memory_order_relaxed);
       const Clock::time_point again = Clock::now() + pause;
       pause = std::min(pause * 2, kLongestPause);
@@ -127,7 +120,7 @@ void Webhooks::run(const std::atomic<bool>& stopping) {
       }
       continue;
     }
-    (outcome == Outcome::kTaken ? told_ : failed_).fetch_add(1, std::memory_order_relaxed);
+    (outcome == Told::kTaken ? told_ : failed_).fetch_add(1, std::memory_order_relaxed);
     pause = kFirstPause;
     note_last(lines[at]);
     ++at;

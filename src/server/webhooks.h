@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "http/url.h"
+#include "server/outgoing.h"
 #include "storage/home.h"
 
 namespace carrel::server {
@@ -40,8 +41,7 @@ class Webhooks {
   [[nodiscard]] std::uint64_t failed() const { return failed_; }
 
  private:
-  enum class Outcome { kTaken, kRefused, kLater };
-  Outcome tell(const http::Url& url, const std::string& line) const;
+  [[nodiscard]] Told tell(const http::Url& url, const std::string& line) const;
   void note_last(const std::string& line) const;
 
   const storage::Home& home_;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/files.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "storage/home.h"
@@ -78,8 +79,9 @@ Status drop_stop(const Home& home, const std::string& id);
 std::optional<Wake> noted_stop(const Home& home, const std::string& id);
 
 // How a sandbox with a workspace of a name was asked for, with all its values, as long as it has
-// not ended: so that it can be started again. A private file.
-Status put_wish(const Home& home, const std::string& id, const std::string& text);
+// not ended: so that it can be started again. A private file. One that is not synced is when the
+// sandbox is stopped; a sandbox that is made again after it died may need it sooner.
+Status put_wish(const Home& home, const std::string& id, const std::string& text, Lasting lasting);
 Result<std::string> read_wish(const Home& home, const std::string& id);
 void drop_wish(const Home& home, const std::string& id);
 // Drops those that belong to no sandbox, unless they are new.

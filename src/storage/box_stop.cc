@@ -22,7 +22,7 @@ constexpr std::time_t kNewFor = 3600;  // seconds
 
 std::string wish_path(const std::string& id) { return std::string(kWishes) + "/" + id; }
 
-// A sandbox that runs does not survive the machine; one that is stopped has to be found again.
+// One that runs does not survive the machine; one that is stopped has to be found again.
 Status sync_wish(const Home& home, const std::string& id) {
   for (const std::string& path : {wish_path(id), std::string(kWishes)}) {
     const auto fd = open_at(home.directory(), path, O_RDONLY | O_NOFOLLOW);
@@ -56,11 +56,11 @@ std::optional<Wake> noted_stop(const Home& home, const std::string& id) {
   return text.value().starts_with(kWakes) ? Wake::kWhenUsed : Wake::kWhenTold;
 }
 
-Status put_wish(const Home& home, const std::string& id, const std::string& text) {
+Status put_wish(const Home& home, const std::string& id, const std::string& text, Lasting lasting) {
   if (::mkdirat(home.directory(), kWishes, 0700) != 0 && errno != EEXIST) {
     return system_error("make the directory of sandboxes' settings");
   }
-  return replace_file_at(home.directory(), wish_path(id), text, 0600, Lasting::kUnsynced);
+  return replace_file_at(home.directory(), wish_path(id), text, 0600, lasting);
 }
 
 Result<std::string> read_wish(const Home& home, const std::string& id) {

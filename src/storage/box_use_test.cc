@@ -75,7 +75,7 @@ TEST_F(BoxUseTest, StandstillIsOfOneAtATime) {
 
 TEST_F(BoxUseTest, WishIsPrivateAndGoesWithItsSandbox) {
   EXPECT_EQ(read_wish(home_, id_).error().code, Code::kConflict);
-  ASSERT_TRUE(put_wish(home_, id_, "{}").ok());
+  ASSERT_TRUE(put_wish(home_, id_, "{}", Lasting::kSynced).ok());
   EXPECT_EQ(read_wish(home_, id_).value(), "{}");
   const auto mode = std::filesystem::status(root_ + "/wishes/" + id_).permissions();
   EXPECT_EQ(static_cast<unsigned>(mode), 0600U);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -224,6 +225,10 @@ void run_in_builder_room(const BuilderRoomPlan& plan) {
   action.sa_handler = end_room;
   ::sigaction(SIGTERM, &action, nullptr);
   (void)::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  pollfd parent{plan.handshake, 0, 0};
+  if (::poll(&parent, 1, 0) == 1) {
+    ::_exit(kFailed);  // it was gone before
+  }
   if (ready.ok() && ::unshare(CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS) != 0) {
     ready = system_error("enter the builder's namespaces");
   }

@@ -10,6 +10,7 @@
 
 #include "storage/state.h"
 #include "storage/workspaces/flatten.h"
+#include "storage/workspaces/quiet.h"
 #include "storage/workspaces/taking.h"
 
 namespace carrel::storage {
@@ -135,11 +136,21 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
   CARREL_ASSIGN(const UniqueFd directory, store.open_directory(workspace));
   CARREL_ASSIGN(const UniqueFd tree, store.open_tree(workspace));
   const bool shown = store.is_shown(workspace.name);
+  CARREL_ASSIGN(const UniqueFd place, store.open_place(workspace.name));
+  if (unchanged == Unchanged::kLastOne && !shown && !workspace.head.empty() &&
+      Quiet(place.get(), tree.get()).was(workspace.head)) {
+    return store.find_snapshot("", workspace.head);
+  }
   CARREL_ASSIGN(Before before, look_before(store, workspace, directory.get()));
   CARREL_ASSIGN(const WorkspaceStore::Draft draft, store.make_layer());
   CARREL_ASSIGN(Standstill standstill, Standstill::begin(writers));
+  const Quiet quiet(place.get(), tree.get());
+  bool still = false;
   LayerRequest request{tree.get(), workspace.form, before.index, draft.tree.get(),
-                       [&] { standstill.end(); }};
+                       [&](bool changed) {
+                         still = !changed && unchanged == Unchanged::kLastOne && quiet.still();
+                         standstill.end();
+                       }};
   if (shown) {
     request.without.insert(kStageInTree);
   }
@@ -156,6 +167,8 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
     if (!shown && !taken->scan.entries.empty()) {
       IndexInTheMaking(directory.get(), taken->scan, before.index, before.head->id)
           .place(directory.get());
+    } else if (still) {
+      quiet.note(before.head->id);
     }
     return *before.head;
   }

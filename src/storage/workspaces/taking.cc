@@ -42,6 +42,7 @@ class Taker {
 
   Result<LayerFiles> finish() { return writer_.finish(); }
   [[nodiscard]] std::uint64_t bytes() const { return writer_.bytes(); }
+  [[nodiscard]] bool has_changes() const { return !changes_.empty(); }
   std::vector<TreeEntry> take() { return std::move(changes_); }
 
  private:
@@ -120,7 +121,7 @@ Result<TakenLayer> take_layer(const LayerRequest& request) {
   Taker taker(request);
   CARREL_TRY(taker.compare(layer.scan));
   if (request.read) {
-    request.read();
+    request.read(taker.has_changes());
   }
   CARREL_ASSIGN(layer.files, taker.finish());
   layer.changes = taker.take();

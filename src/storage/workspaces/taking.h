@@ -25,7 +25,7 @@ struct LayerRequest {
   TreeForm form = TreeForm::kPlain;
   const TreeIndex& before;
   int layer = -1;              // an empty directory
-  std::function<void()> read;  // called when the tree is not needed any more
+  std::function<void(bool changed)> read;  // called when the tree is not needed any more
   std::set<std::string> without = {};  // paths that are left out
 };
 

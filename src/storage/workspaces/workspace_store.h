@@ -24,6 +24,7 @@ namespace carrel::storage {
 //   workspaces/NAME/disk    where it has a file system of its own: that, see disk_image.h; `tree`,
 //                           `work`, `index` and `stage` are in it then
 //   workspaces/NAME/mount   and where it is put for a fork's overlay
+//   workspaces/NAME/quiet   and evidence that nothing has changed in it, see quiet.h
 //   layers/ID/tree          the files of a layer
 //   layers/ID/changes       its list, see changes.h; layers are never written to again
 //
