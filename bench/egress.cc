@@ -107,18 +107,25 @@ void measure_start(const Setup& setup, Effort effort, Report& report, const Egre
   const std::string policy =
       "allow=tcp:" + std::string(kAddress) + ":" + std::to_string(server.port());
   std::vector<Contender> contenders;
+  const auto once = [&setup](Who who, std::vector<std::string> options) {
+    std::vector<std::string> words = {"run"};
+    words.insert(words.end(), options.begin(), options.end());
+    words.insert(words.end(), {"--", "/bin/true"});
+    const Launch launch = carrel_launch(setup, who, kHome, words);
+    return [launch] { return time_run(launch); };
+  };
+  const auto name_of = [](const char* what, Who who) {
+    return std::string(what) + (who == Who::kUser ? ", user" : "");
+  };
+  // Each comes after one of the other user: who came right after one of his own would find his
+  // nursery without a process that waits, and only one of the two would.
   for (const Who who : {Who::kRoot, Who::kUser}) {
-    const std::string user = who == Who::kUser ? ", user" : "";
-    const auto once = [&setup, who](std::vector<std::string> options) {
-      std::vector<std::string> words = {"run"};
-      words.insert(words.end(), options.begin(), options.end());
-      words.insert(words.end(), {"--", "/bin/true"});
-      const Launch launch = carrel_launch(setup, who, kHome, words);
-      return [launch] { return time_run(launch); };
-    };
-    contenders.push_back(Contender{"no network" + user, once({})});
-    contenders.push_back(Contender{"an allow-list" + user, once({"--network", policy})});
-    contenders.back().peer = "no network" + user;
+    contenders.push_back(Contender{name_of("no network", who), once(who, {})});
+  }
+  for (const Who who : {Who::kRoot, Who::kUser}) {
+    contenders.push_back(
+        Contender{name_of("an allow-list", who), once(who, {"--network", policy})});
+    contenders.back().peer = name_of("no network", who);
     contenders.back().budget = kOneShot;
   }
   interleave(report, "one-shot with a network", "ms", std::move(contenders),

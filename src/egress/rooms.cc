@@ -19,6 +19,7 @@ namespace {
 constexpr std::chrono::milliseconds kFirstPause{20};
 constexpr std::chrono::milliseconds kLongestPause{2000};
 constexpr std::chrono::seconds kOwnersTurn{2};
+constexpr std::chrono::milliseconds kAfterwards{5};
 
 }  // namespace
 
@@ -184,6 +185,10 @@ Task<void> Rooms::watch(std::shared_ptr<Room> room, GuestLink link, std::shared_
                         Registration registration) {
   if (link == GuestLink::kPidfd) {
     co_await guest->readable();
+    // Whoever made it has the processors first, unless somebody else waits for the end.
+    if (room->live() == 0) {
+      co_await service_->loop.sleep(in(kAfterwards));
+    }
   } else {
     std::array<std::uint8_t, 256> ignored;
     std::ptrdiff_t n = 1;

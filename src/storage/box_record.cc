@@ -54,8 +54,12 @@ std::uint64_t start_time_of(pid_t pid) {
 }
 
 std::string boot_id() {
-  auto id = read_file_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64);
-  return id.ok() ? id.value().substr(0, 36) : std::string();
+  // No process outlives a boot.
+  static const std::string known = [] {
+    auto id = read_file_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64);
+    return id.ok() ? id.value().substr(0, 36) : std::string();
+  }();
+  return known;
 }
 
 Status write_draft(const Home& home, const BoxRecord& record) {
