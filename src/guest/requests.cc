@@ -1,5 +1,6 @@
 #include "guest/requests.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -91,6 +92,20 @@ bool tell_disk(Guest& guest, std::uint32_t index, std::uint32_t channel) {
                                    {reinterpret_cast<const char*>(buffer), writer.size()});
 }
 
+// Whoever asks for the answer keeps his processor from the shell: if this process is there too, it
+// goes to another, to which the shell follows it.
+void leave_processor(int processor) {
+  cpu_set_t all;
+  if (processor < 0 || sched_getcpu() != processor || sched_getaffinity(0, sizeof all, &all) != 0) {
+    return;
+  }
+  cpu_set_t others = all;
+  CPU_CLR(static_cast<unsigned>(processor), &others);
+  if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0) {
+    sched_setaffinity(0, sizeof all, &all);
+  }
+}
+
 bool start(Guest& guest, std::uint32_t index, std::uint32_t channel, std::string_view payload) {
   protocol::Start start;
   if (!protocol::parse_start(payload, start) || find(guest, index, channel) != kNone) {
@@ -123,6 +138,7 @@ bool start(Guest& guest, std::uint32_t index, std::uint32_t channel, std::string
     start_files(guest, at, payload);
     return true;
   }
+  leave_processor(start.caller - 1);
   Refusal refusal = Refusal::kInternal;
   int error_number = 0;
   if (!start_in_shell(guest, at, start, refusal, error_number)) {

@@ -14,9 +14,9 @@ namespace carrel::protocol {
 class Eagerness {
  public:
   static constexpr std::uint64_t kLongest = 150;  // to ask
-  // To ask for the answer to a request. Longer is worse: where the one who is to answer shares the
-  // processor, it gets its turn only when the one who asks has had as much of it.
-  static constexpr std::uint64_t kLongestForAnswer = 120;
+  // To ask for the answer to a request. The one who is to answer keeps off the processor of the one
+  // who asks, if there is another.
+  static constexpr std::uint64_t kLongestForAnswer = 200;
   static constexpr std::uint64_t kSoon = 500;  // to sleep, where asking may be better
 
   enum class Way { kSleep, kAsk };

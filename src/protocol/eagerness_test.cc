@@ -99,11 +99,11 @@ TEST(Eagerness, AnswerHasATimeOfItsOwn) {
   answers.note(300, Way::kSleep);
   int asked = 0;
   for (int i = 0; i < 10; ++i) {
-    EXPECT_EQ(frames.begin(), Way::kAsk);
-    frames.note(kBetween, Way::kAsk);
-    const Way way = answers.begin();
+    EXPECT_EQ(answers.begin(), Way::kAsk);
+    answers.note(kBetween, Way::kAsk, Eagerness::kLongestForAnswer);
+    const Way way = frames.begin();
     asked += way == Way::kAsk ? 1 : 0;
-    answers.note(kBetween, way, Eagerness::kLongestForAnswer);
+    frames.note(kBetween, way);
   }
   EXPECT_GT(asked, 0);
   EXPECT_LT(asked, 10);

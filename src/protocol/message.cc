@@ -49,6 +49,7 @@ void write_start(Writer& writer, const Start& start) {
   writer.u64(start.timeout_ms);
   writer.u16(start.rows);
   writer.u16(start.columns);
+  writer.u16(start.caller);
   writer.bytes(start.workdir);
   writer.bytes(start.session);
   writer.bytes(start.text);
@@ -64,6 +65,7 @@ bool parse_start(std::string_view payload, Start& start) {
   start.timeout_ms = reader.u64();
   start.rows = reader.u16();
   start.columns = reader.u16();
+  start.caller = reader.u16();
   start.workdir = reader.text(kMaxPath);
   start.session = reader.text(kMaxName);
   start.text = reader.text(kMaxText);

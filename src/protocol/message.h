@@ -51,6 +51,7 @@ struct Start {
   std::uint64_t timeout_ms = 0;
   std::uint16_t rows = 24;
   std::uint16_t columns = 80;
+  std::uint16_t caller = 0;  // the processor that whoever asks is on, plus one; 0: not known
   std::string_view workdir;  // exec: empty means the sandbox's work dir
   std::string_view session;  // shell: its name, empty for the default one
   std::string_view text;     // shell

@@ -57,6 +57,7 @@ Start exec_start() {
   start.timeout_ms = 60'000;
   start.rows = 50;
   start.columns = 132;
+  start.caller = 3;
   start.workdir = "/workspace";
   start.arguments = {2, kTwoArguments};
   start.environment = {2, kTwoVariables};
@@ -123,6 +124,7 @@ TEST(Start, ExecIsReadBackAsWritten) {
   EXPECT_EQ(parsed.timeout_ms, 60'000U);
   EXPECT_EQ(parsed.rows, 50);
   EXPECT_EQ(parsed.columns, 132);
+  EXPECT_EQ(parsed.caller, 3);
   EXPECT_EQ(parsed.workdir, "/workspace");
   EXPECT_EQ(parsed.arguments.count, 2U);
   EXPECT_EQ(parsed.arguments.data, kTwoArguments);

@@ -1,6 +1,7 @@
 #include "sandbox/command.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -366,6 +367,7 @@ Result<std::string> encode_start(const CommandRequest& request, Input input) {
   start.timeout_ms = static_cast<std::uint64_t>(request.timeout.count());
   start.rows = request.rows;
   start.columns = request.columns;
+  start.caller = static_cast<std::uint16_t>(::sched_getcpu() + 1);
   start.workdir = request.workdir;
   start.session = request.session;
   start.text = request.shell_text;

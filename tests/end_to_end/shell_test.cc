@@ -40,6 +40,16 @@ TEST_P(Shell, AllCommandsShareOneShellWithoutStartFiles) {
   EXPECT_TRUE(fresh["shell_restarted"]);
 }
 
+// The guest leaves the processor of whoever asks; nobody loses one by that.
+TEST_P(Shell, ProcessorsStayAsTheyWere) {
+  Box box(GetParam());
+  const std::string guest = box.exec({"grep", "Cpus_allowed:", "/proc/1/status"}).out;
+  const std::string own = box.exec({"grep", "Cpus_allowed:", "/proc/self/status"}).out;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(box.sh("grep -h Cpus_allowed: /proc/1/status /proc/$$/status").out, guest + own);
+  }
+}
+
 // R30, R36, R47
 TEST_P(Shell, FolderStaysAndIsReported) {
   Box box(GetParam());
