@@ -161,7 +161,8 @@ class Place:
         keepers = self.keepers()
         first = 0
         for pid, name in descendants().items():
-            if pid in keepers:
+            # A keeper's nursery has a process ready for the next sandbox.
+            if pid in keepers or (keepers and name == "carrel-nursery"):
                 continue
             first += self.is_first(pid)
             if not alive:
