@@ -64,18 +64,19 @@ struct Work {
 
 constexpr Work kWork[] = {
     {"1 GiB from a server", "256 MiB from a server", "download", "1024", "256", kDownload},
-    {"5,000 short requests on one connection", "1,000 short requests on one connection", "requests", "5000", "1000", kRequests},
-    {"500 connections, one short request each", "100 connections, one short request each", "connects", "500", "100", kConnects},
+    {"5,000 short requests on one connection", "1,000 short requests on one connection", "requests",
+     "5000", "1000", kRequests},
+    {"500 connections, one short request each", "100 connections, one short request each",
+     "connects", "500", "100", kConnects},
 };
 
 void measure_work(const Setup& setup, Effort effort, Report& report, const EgressServer& server,
                   const std::string& program) {
   const std::string policy =
       "allow=tcp:" + std::string(kAddress) + ":" + std::to_string(server.port());
-  auto box = output_of(carrel_launch(
-      setup, Who::kRoot, kHome,
-      {"create", "--network", policy, "--cpus", "2", "--mount",
-       setup.directory + "/client:/client"}));
+  auto box = output_of(carrel_launch(setup, Who::kRoot, kHome,
+                                     {"create", "--network", policy, "--cpus", "2", "--mount",
+                                      setup.directory + "/client:/client"}));
   if (!box.ok()) {
     report.leave_out("egress", box.error().to_string());
     return;
@@ -95,8 +96,8 @@ void measure_work(const Setup& setup, Effort effort, Report& report, const Egres
         working("out of a sandbox", carrel_launch(setup, Who::kRoot, kHome, inside)));
     contenders.back().peer = "nothing between";
     contenders.back().budget = work.budget;
-    interleave(report, effort == Effort::kFull ? work.section : work.quick_section, "ms", std::move(contenders),
-               effort == Effort::kFull ? Rounds{1, 21} : Rounds{1, 5});
+    interleave(report, effort == Effort::kFull ? work.section : work.quick_section, "ms",
+               std::move(contenders), effort == Effort::kFull ? Rounds{1, 21} : Rounds{1, 5});
   }
   if (Status removed = remove_box(setup, Who::kRoot, kHome, box.value()); !removed.ok()) {
     report.warn("a sandbox of the benchmark was not removed: " + removed.error().to_string());

@@ -70,9 +70,9 @@ class Room {
     if (storage::has_disk(directory.get())) {
       CARREL_ASSIGN(top, storage::open_disk(directory.get()));
     }
-    const std::string in = top.valid() ? "/proc/" + std::to_string(::getpid()) + "/fd/" +
-                                             std::to_string(top.get())
-                                       : place;
+    const std::string in =
+        top.valid() ? "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(top.get())
+                    : place;
     words.insert(words.end(), {in + "/tree", copy});
     auto time = time_run(plain_launch(std::move(words)));
     std::filesystem::remove_all(copy);

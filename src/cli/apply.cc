@@ -206,10 +206,8 @@ int apply_command(const Context& context) {
             "\n");
       return kCarrelFailed;
     }
-    return fail(context,
-                Error{Code::kConflict, 0,
-                      "nothing was applied to '" + at.row.source + "'",
-                      "name the paths that can be applied, or settle the others by hand"});
+    return fail(context, Error{Code::kConflict, 0, "nothing was applied to '" + at.row.source + "'",
+                               "name the paths that can be applied, or settle the others by hand"});
   }
   if (!carries->empty() && !is_agreed(context, carries->size(), at.row.source)) {
     return fail(context, Error{Code::kDenied, 0, "nothing was applied to '" + at.row.source + "'",

@@ -23,7 +23,8 @@ namespace {
 Result<Connection> try_to_connect(const std::string& named) {
   Connection connection;
   CARREL_ASSIGN(connection.home, storage::Home::open());
-  CARREL_ASSIGN(connection.record, manager::find_awake(connection.home, named, finish_restore_apart));
+  CARREL_ASSIGN(connection.record,
+                manager::find_awake(connection.home, named, finish_restore_apart));
   CARREL_ASSIGN(connection.use, manager::begin_use(connection.home, connection.record));
   auto stream = manager::connect(connection.home, connection.record);
   native::sweep_quickly(connection.home);
@@ -75,9 +76,9 @@ int run_in_box(const Context& context, Connection& connection, sandbox::CommandR
                int input) {
   Result<sandbox::ExecResult> result = Error{};
   {
-    Foreground foreground(
-        context.json() ? Foreground::Mode::kCollect : Foreground::Mode::kPassOn,
-        request.terminal ? Foreground::Terminal::kYes : Foreground::Terminal::kNo, input);
+    Foreground foreground(context.json() ? Foreground::Mode::kCollect : Foreground::Mode::kPassOn,
+                          request.terminal ? Foreground::Terminal::kYes : Foreground::Terminal::kNo,
+                          input);
     result = manager::run_in_box({connection.home, connection.record}, connection.stream, request,
                                  foreground.io());
     if (result.ok()) {

@@ -165,9 +165,10 @@ std::string attributes_text(const Difference& difference) {
   };
   const std::string before = of(difference.before);
   const std::string after = of(difference.after);
-  return before == after ? "" : "attributes of " + printable(difference.path) + ": " +
-                                    (before.empty() ? "none" : before) + " -> " +
-                                    (after.empty() ? "none" : after) + "\n";
+  return before == after ? ""
+                         : "attributes of " + printable(difference.path) + ": " +
+                               (before.empty() ? "none" : before) + " -> " +
+                               (after.empty() ? "none" : after) + "\n";
 }
 
 bool is_same_but_attributes(const Difference& difference) {
@@ -178,10 +179,12 @@ bool is_same_but_attributes(const Difference& difference) {
 
 // In the form that `git apply` and `patch -p1` read.
 std::string difference_text(const Difference& difference, const FileDiff& diff) {
-  const std::string old_path = printable(difference.from.empty() ? difference.path : difference.from);
+  const std::string old_path =
+      printable(difference.from.empty() ? difference.path : difference.from);
   const std::string new_path = printable(difference.path);
   std::string text = attributes_text(difference);
-  if (!text.empty() && difference.change == Change::kModified && is_same_but_attributes(difference)) {
+  if (!text.empty() && difference.change == Change::kModified &&
+      is_same_but_attributes(difference)) {
     return text;
   }
   text += "diff --git a/" + old_path + " b/" + new_path + "\n";
@@ -276,8 +279,8 @@ int diff_command(const Context& context) {
   Json changes = Json::array();
   for (const Difference& difference : storage::compare_trees(before.value(), after.value())) {
     if (context.arguments.has(OptionId::kNamesOnly)) {
-      changes.push_back(Json{{"change", change_name(difference.change)},
-                             {"path", difference.path}});
+      changes.push_back(
+          Json{{"change", change_name(difference.change)}, {"path", difference.path}});
       if (!context.json()) {
         print(std::string(1, "AMDR"[static_cast<int>(difference.change)]) + "  " +
               printable(difference.path) + "\n");

@@ -94,9 +94,8 @@ std::string program_help() {
   std::string out =
       "carrel runs commands nobody has read, each in a room of its own.\n\n"
       "Usage: carrel COMMAND [OPTIONS] ...\n";
-  for (const CommandGroup group :
-       {CommandGroup::kOnce, CommandGroup::kLongLived, CommandGroup::kFiles,
-        CommandGroup::kOther}) {
+  for (const CommandGroup group : {CommandGroup::kOnce, CommandGroup::kLongLived,
+                                   CommandGroup::kFiles, CommandGroup::kOther}) {
     out += concat({"\n", group_title(group), ":\n"});
     for (const Command& row : commands()) {
       if (row.group == group && row.visibility == Visibility::kListed) {

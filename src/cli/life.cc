@@ -1,3 +1,5 @@
+#include "manager/life.h"
+
 #include <functional>
 #include <string>
 
@@ -7,7 +9,6 @@
 #include "cli/output.h"
 #include "cli/services.h"
 #include "cli/workspace_target.h"
-#include "manager/life.h"
 #include "manager/stopping.h"
 #include "storage/box.h"
 #include "storage/home.h"
@@ -74,8 +75,7 @@ int start_command(const Context& context) {
   if (!row.ok()) {
     return fail(context, row.error());
   }
-  if (Status started =
-          manager::start_sandbox(home.value(), row.value(), finish_restore_apart);
+  if (Status started = manager::start_sandbox(home.value(), row.value(), finish_restore_apart);
       !started.ok()) {
     return fail(context, started.error());
   }

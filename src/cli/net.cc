@@ -70,8 +70,7 @@ Result<Asked> asked_by(std::string_view text) {
   policy::Flow flow;
   flow.port = scheme == "https" ? kHttpsPort : scheme == "http" ? kHttpPort : 0;
   const std::size_t bracket = place.starts_with('[') ? place.find(']') : 0;
-  const std::size_t colon =
-      bracket == std::string_view::npos ? bracket : place.find(':', bracket);
+  const std::size_t colon = bracket == std::string_view::npos ? bracket : place.find(':', bracket);
   if (colon != std::string_view::npos) {
     const std::string_view port = place.substr(colon + 1);
     const auto read = std::from_chars(port.data(), port.data() + port.size(), flow.port);
@@ -128,8 +127,10 @@ int explain(const Context& context, const storage::Home& home, const Words& word
   }
   const std::string target = policy::endpoint_text(flow.host, flow.port);
   if (context.json()) {
-    const ordered_json object = {{"allowed", !verdict.denied()}, {"target", target},
-                                 {"rule", verdict.rule},         {"reason", verdict.reason},
+    const ordered_json object = {{"allowed", !verdict.denied()},
+                                 {"target", target},
+                                 {"rule", verdict.rule},
+                                 {"reason", verdict.reason},
                                  {"hint", verdict.hint}};
     print(object.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
   } else {
@@ -199,12 +200,9 @@ int usage(const Context& context, const storage::Home& home, const Words& words)
                                  {"bytes_in", budget_json(budgets.bytes_in)},
                                  {"connections", budgets.connections},
                                  {"lookups_per_minute", budgets.lookups_per_minute}};
-    const ordered_json object = {{"network", policy},
-                                 {"bytes_out", used->bytes_out},
-                                 {"bytes_in", used->bytes_in},
-                                 {"connections", used->connections},
-                                 {"live", used->live},
-                                 {"denied", used->denied},
+    const ordered_json object = {{"network", policy},          {"bytes_out", used->bytes_out},
+                                 {"bytes_in", used->bytes_in}, {"connections", used->connections},
+                                 {"live", used->live},         {"denied", used->denied},
                                  {"budgets", limits}};
     print(object.dump() + "\n");
   } else {
@@ -243,8 +241,8 @@ std::string in_words(const ordered_json& line) {
             std::to_string(line.value("bytes_in", std::uint64_t{0})) + " in, " +
             std::to_string(line.value("duration_ms", std::uint64_t{0})) + " ms";
   }
-  const std::string why = line.value("rule", "").empty() ? line.value("reason", "")
-                                                         : "by " + line.value("rule", "");
+  const std::string why =
+      line.value("rule", "").empty() ? line.value("reason", "") : "by " + line.value("rule", "");
   if (!why.empty()) {
     text += "  " + why;
   }
@@ -291,8 +289,8 @@ class LogReader {
 };
 
 bool is_still(int directory, int fd) {
-  struct stat held {};
-  struct stat named {};
+  struct stat held{};
+  struct stat named{};
   return ::fstat(fd, &held) == 0 &&
          ::fstatat(directory, egress::DecisionLog::kFile, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
          held.st_ino == named.st_ino;
@@ -302,11 +300,11 @@ int log(const Context& context, const storage::Home& home, const Words& words) {
   constexpr useconds_t kPauseUs = 100'000;
   LogReader reader(context, id_of(home, words[0]));
   const bool follow = context.arguments.has(OptionId::kFollow);
-  auto directory = open_at(home.directory(), egress::DecisionLog::kDirectory, O_RDONLY | O_DIRECTORY);
+  auto directory =
+      open_at(home.directory(), egress::DecisionLog::kDirectory, O_RDONLY | O_DIRECTORY);
   while (!directory.ok() && follow) {
     ::usleep(kPauseUs);
-    directory =
-        open_at(home.directory(), egress::DecisionLog::kDirectory, O_RDONLY | O_DIRECTORY);
+    directory = open_at(home.directory(), egress::DecisionLog::kDirectory, O_RDONLY | O_DIRECTORY);
   }
   if (!directory.ok()) {
     return 0;  // there was never a network

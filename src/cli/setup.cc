@@ -31,7 +31,9 @@ Status try_sandbox(storage::Home& home) {
 }
 
 // What the last step of making a state directory leaves.
-bool is_prepared(const std::string& path) { return ::access((path + "/run/ids").c_str(), F_OK) == 0; }
+bool is_prepared(const std::string& path) {
+  return ::access((path + "/run/ids").c_str(), F_OK) == 0;
+}
 
 }  // namespace
 

@@ -1,3 +1,5 @@
+#include "storage/workspaces/snapshot.h"
+
 #include <nlohmann/json.hpp>
 
 #include "cli/context.h"
@@ -5,7 +7,6 @@
 #include "cli/snapshot_text.h"
 #include "cli/workspace_target.h"
 #include "storage/workspaces/restore.h"
-#include "storage/workspaces/snapshot.h"
 
 namespace carrel::cli {
 

@@ -78,7 +78,8 @@ int list_workspaces(const Context& context, WorkspaceStore& store) {
     const std::string user = user_of(store, row);
     lines.push_back({row.name, size_text(held.bytes),
                      row.disk_bytes == 0 ? "-" : size_text(row.disk_bytes),
-                     std::to_string(held.entries), std::to_string(taken), how_long_ago(row.used_ms), user.empty() ? "-" : user});
+                     std::to_string(held.entries), std::to_string(taken), how_long_ago(row.used_ms),
+                     user.empty() ? "-" : user});
     list.push_back(Json{{"name", row.name},
                         {"size_bytes", held.bytes},
                         {"limit_bytes", row.disk_bytes},
@@ -188,8 +189,8 @@ int forget(const Context& context, WorkspaceStore& store, const Words& words) {
   Status failed;
   for (const std::string& named : words) {
     auto snapshot = store.find_snapshot("", named);
-    failed = snapshot.ok() ? store.records().remove_snapshot(snapshot->id)
-                           : Status(snapshot.error());
+    failed =
+        snapshot.ok() ? store.records().remove_snapshot(snapshot->id) : Status(snapshot.error());
     if (!failed.ok()) {
       break;
     }
@@ -217,10 +218,9 @@ int check(const Context& context, WorkspaceStore& store) {
     for (const std::string& problem : report->problems) {
       print_error("carrel: " + printable(problem) + "\n");
     }
-    print(std::to_string(report->workspaces) + " workspaces, " +
-          std::to_string(report->snapshots) + " snapshots, " + std::to_string(report->layers) +
-          " layers, " + std::to_string(report->files) + " files, " +
-          size_text(report->bytes) + ": " +
+    print(std::to_string(report->workspaces) + " workspaces, " + std::to_string(report->snapshots) +
+          " snapshots, " + std::to_string(report->layers) + " layers, " +
+          std::to_string(report->files) + " files, " + size_text(report->bytes) + ": " +
           (report->problems.empty() ? "all as they were stored"
                                     : std::to_string(report->problems.size()) + " problems") +
           "\n");
@@ -265,9 +265,9 @@ int workspace_command(const Context& context) {
   if (action == "fsck" && words.empty()) {
     return check(context, store.value());
   }
-  return fail(context, Error{Code::kInvalid, 0,
-                             "workspace " + std::string(action) + " takes no such words",
-                             "see 'carrel help workspace'"});
+  return fail(context,
+              Error{Code::kInvalid, 0, "workspace " + std::string(action) + " takes no such words",
+                    "see 'carrel help workspace'"});
 }
 
 }  // namespace carrel::cli

@@ -31,7 +31,8 @@ struct WorkspaceTarget {
 // was interrupted is finished first. Changes what this process may do: see storage/…/rights.h.
 Result<std::unique_ptr<WorkspaceTarget>> open_workspace_target(const std::string& named);
 
-// Makes sure that no `run` is in it: those cannot be made to stand still, and hold it until they end.
+// Makes sure that no `run` is in it: those cannot be made to stand still, and hold it until they
+// end.
 Result<UniqueFd> keep_runs_away(WorkspaceTarget& target);
 
 // Brings an interrupted restore to its end in a process of its own: what that needs to read files

@@ -13,8 +13,8 @@
 
 namespace carrel::egress {
 
-// Has the egress process, which is started if there is none, serve a sandbox that is registered. When
-// this returns, its policy is in force.
+// Has the egress process, which is started if there is none, serve a sandbox that is registered.
+// When this returns, its policy is in force.
 Status revive(const storage::Home& home, const std::string& id);
 // The same, unless it is served already.
 Status ensure(const storage::Home& home, const std::string& id);

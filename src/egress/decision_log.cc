@@ -22,8 +22,9 @@ Result<DecisionLog> DecisionLog::open(int home) {
 }
 
 Status DecisionLog::begin_file() {
-  CARREL_ASSIGN(file_, open_at(directory_.get(), kFile, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600));
-  struct stat status {};
+  CARREL_ASSIGN(file_,
+                open_at(directory_.get(), kFile, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600));
+  struct stat status{};
   size_ = ::fstat(file_.get(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
   return {};
 }
@@ -31,14 +32,11 @@ Status DecisionLog::begin_file() {
 void DecisionLog::add(const DecisionRecord& record) {
   const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::system_clock::now().time_since_epoch());
-  nlohmann::ordered_json line = {{"time_ms", now.count()},
-                                 {"sandbox", record.sandbox},
-                                 {"event", record.event},
-                                 {"host", record.host},
-                                 {"port", record.port},
-                                 {"verdict", record.allowed ? "allowed" : "denied"},
-                                 {"rule", record.rule},
-                                 {"reason", record.reason}};
+  nlohmann::ordered_json line = {
+      {"time_ms", now.count()}, {"sandbox", record.sandbox},
+      {"event", record.event},  {"host", record.host},
+      {"port", record.port},    {"verdict", record.allowed ? "allowed" : "denied"},
+      {"rule", record.rule},    {"reason", record.reason}};
   if (!record.address.empty()) {
     line["address"] = record.address;
   }

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "egress/dns_message.h"
 #include "base/parsed.h"
+#include "egress/dns_message.h"
 #include "policy/host.h"
 
 namespace carrel::egress {

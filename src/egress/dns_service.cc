@@ -12,8 +12,7 @@ namespace {
 
 constexpr std::chrono::seconds kStreamPatience{10};
 // The last of the synthetic addresses, which no name gets.
-const policy::IpAddress kCanary =
-    policy::IpAddress::from(policy::IpAddress::V4{198, 19, 255, 254});
+const policy::IpAddress kCanary = policy::IpAddress::from(policy::IpAddress::V4{198, 19, 255, 254});
 
 bool asks_for_address(const DnsQuery& query) {
   return query.klass == 1 && (query.type == static_cast<std::uint16_t>(DnsType::kA) ||
@@ -79,8 +78,8 @@ Task<void> serve_dns_datagrams(std::shared_ptr<Room> room, std::shared_ptr<Watch
       }
       continue;
     }
-    const auto reply = answer(*room, Bytes(buffer.data(), static_cast<std::size_t>(n)),
-                              DnsTransport::kUdp);
+    const auto reply =
+        answer(*room, Bytes(buffer.data(), static_cast<std::size_t>(n)), DnsTransport::kUdp);
     if (reply.has_value()) {
       (void)::sendto(socket->fd(), reply->data(), reply->size(), MSG_DONTWAIT, from.get(),
                      from.size);

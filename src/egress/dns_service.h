@@ -6,8 +6,8 @@
 
 namespace carrel::egress {
 
-// Answers lookups of a sandbox from its policy alone. CRITICAL: no lookup is ever passed on, so that
-// nothing can be told to anybody by asking.
+// Answers lookups of a sandbox from its policy alone. CRITICAL: no lookup is ever passed on, so
+// that nothing can be told to anybody by asking.
 Task<void> serve_dns_datagrams(std::shared_ptr<Room> room, std::shared_ptr<Watched> socket);
 Task<void> serve_dns_stream(std::shared_ptr<Room> room, UniqueFd connection);
 

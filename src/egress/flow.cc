@@ -32,8 +32,7 @@ Task<void> serve(std::shared_ptr<Room> room, UniqueFd client, Entrance entrance)
 Task<void> accept_flows(std::shared_ptr<Room> room, std::shared_ptr<Watched> listener,
                         Entrance entrance) {
   while (!room->closed()) {
-    UniqueFd client(
-        ::accept4(listener->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    UniqueFd client(::accept4(listener->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (client.valid()) {
       spawn(serve(room, std::move(client), entrance));
       if (listener->has_had_its_turn()) {

@@ -35,8 +35,7 @@ std::string hello(const std::string& id) {
   protocol::Writer writer(buffer);
   writer.u32(protocol::kVersion);
   writer.bytes(id);
-  return frame(FrameType::kHello, 0,
-               {reinterpret_cast<const char*>(buffer.data()), writer.size()});
+  return frame(FrameType::kHello, 0, {reinterpret_cast<const char*>(buffer.data()), writer.size()});
 }
 
 struct Kind {
@@ -68,8 +67,7 @@ bool is_of_kind(int fd, const Kind& kind) {
   const auto address = here.address();
   const bool bound = kind.port != 0;
   const int listens = bound && kind.type == SOCK_STREAM ? 1 : 0;
-  return address.has_value() &&
-         (!bound || classify(*address) == policy::AddressClass::kLoopback) &&
+  return address.has_value() && (!bound || classify(*address) == policy::AddressClass::kLoopback) &&
          kernel::socket_option<int>(fd, SO_DOMAIN) == kind.family &&
          kernel::socket_option<int>(fd, SO_TYPE) == kind.type &&
          kernel::socket_option<int>(fd, SO_ACCEPTCONN) == listens;
@@ -173,8 +171,7 @@ Task<Result<RoomSockets>> take_sockets(Watched& guest, std::string id) {
   if (!answered || header.type != FrameType::kNetworkSockets) {
     co_return silent;
   }
-  protocol::Reader fields(
-      {reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
+  protocol::Reader fields({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
   const std::uint32_t error = fields.u32();
   const std::uint32_t present = fields.u32();
   if (!fields.finished()) {

@@ -39,8 +39,7 @@ bool enter_new_network() {
   ifreq request{};
   std::strcpy(request.ifr_name, "lo");
   request.ifr_flags = IFF_UP;
-  const bool made =
-      ::unshare(CLONE_NEWNET) == 0 || ::unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
+  const bool made = ::unshare(CLONE_NEWNET) == 0 || ::unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
   const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM, 0));
   return made && ::ioctl(fd.get(), SIOCSIFFLAGS, &request) == 0;
 }

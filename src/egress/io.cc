@@ -99,8 +99,8 @@ std::uint16_t SocketAddress::port() const {
 }
 
 Result<UniqueFd> make_socket(const policy::IpAddress& address, int type) {
-  UniqueFd fd(::socket(address.is_v4() ? AF_INET : AF_INET6, type | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                       0));
+  UniqueFd fd(
+      ::socket(address.is_v4() ? AF_INET : AF_INET6, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) {
     return system_error("open a socket");
   }

@@ -8,8 +8,8 @@
 #include <span>
 #include <string_view>
 
-#include "egress/loop.h"
 #include "base/parsed.h"
+#include "egress/loop.h"
 #include "policy/address_class.h"
 
 namespace carrel::egress {
@@ -34,9 +34,7 @@ struct SocketAddress {
   // Nothing: it is of no internet family.
   [[nodiscard]] std::optional<policy::IpAddress> address() const;
   [[nodiscard]] std::uint16_t port() const;
-  [[nodiscard]] const sockaddr* get() const {
-    return reinterpret_cast<const sockaddr*>(&storage);
-  }
+  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
   [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
 };
 

@@ -46,8 +46,9 @@ bool next_certificate(BIO* text, std::string& contents) {
     return false;
   }
   const bool plain = std::string_view(name) == PEM_STRING_X509;
-  contents = plain ? std::string(reinterpret_cast<const char*>(data), static_cast<std::size_t>(size))
-                   : std::string();
+  contents = plain
+                 ? std::string(reinterpret_cast<const char*>(data), static_cast<std::size_t>(size))
+                 : std::string();
   OPENSSL_free(name);
   OPENSSL_free(header);
   OPENSSL_free(data);

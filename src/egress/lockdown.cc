@@ -66,8 +66,7 @@ Status give_up_rights() {
   __user_cap_data_struct none[2] = {};
   const rlimit no_core{0, 0};
   // CRITICAL: undumpable, or another program of the user's could read its memory.
-  if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 ||
-      ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+  if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
       ::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0 ||
       ::syscall(SYS_capset, &header, none) != 0 || ::setrlimit(RLIMIT_CORE, &no_core) != 0) {
     return system_error("drop the egress process's rights");

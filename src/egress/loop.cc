@@ -92,8 +92,8 @@ int Loop::patience() const {
   if (timers_.empty()) {
     return -1;
   }
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(timers_.begin()->first -
-                                                                 Clock::now());
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(timers_.begin()->first - Clock::now());
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
 }
 

@@ -42,7 +42,7 @@ class Wait {
   void wake(Woken how);
 
   Loop* loop_;
-  Wait** place_;   // where whoever wakes it looks; null: nobody does
+  Wait** place_;  // where whoever wakes it looks; null: nobody does
   bool* pending_;
   Deadline deadline_;
   std::coroutine_handle<> handle_;
@@ -99,16 +99,15 @@ class Watched {
   Watched& operator=(const Watched&) = delete;
 
   [[nodiscard]] int fd() const { return fd_.get(); }
-  Wait readable(Deadline deadline = kNever) {
-    return Wait(*loop_, &reader_, &came_in_, deadline);
-  }
+  Wait readable(Deadline deadline = kNever) { return Wait(*loop_, &reader_, &came_in_, deadline); }
   Wait writable(Deadline deadline = kNever) { return Wait(*loop_, &writer_, &has_room_, deadline); }
 
   [[nodiscard]] Loop& loop() { return *loop_; }
   // Whether whoever reads has read so often that it is somebody else's turn.
   [[nodiscard]] bool has_had_its_turn() { return ++reads_ % kReadsInTurn == 0; }
-  // Whether the other side was seen to end, or the connection to fail. If not, a read that took less
-  // than there was room for has taken everything, and there is no need for another to be told so.
+  // Whether the other side was seen to end, or the connection to fail. If not, a read that took
+  // less than there was room for has taken everything, and there is no need for another to be told
+  // so.
   [[nodiscard]] bool ending() const { return ending_; }
 
   // Ends the connection in both ways; whoever waits for it is woken, and finds it ended.

@@ -34,8 +34,8 @@ std::optional<SocketAddress> original_destination(int fd) {
   const bool four = here.storage.ss_family == AF_INET;
   SocketAddress meant;
   meant.size = sizeof meant.storage;
-  if (::getsockopt(fd, four ? SOL_IP : SOL_IPV6, kOriginalDestination,
-                   meant.get(), &meant.size) != 0) {
+  if (::getsockopt(fd, four ? SOL_IP : SOL_IPV6, kOriginalDestination, meant.get(), &meant.size) !=
+      0) {
     return std::nullopt;
   }
   // Somebody who connects to our own socket means nobody.
@@ -202,8 +202,8 @@ Task<std::unique_ptr<Watched>> Passage::dial(policy::Verdict verdict) {
     co_return nullptr;
   }
   if (upstream->proxy.has_value()) {
-    std::unique_ptr<Watched> server = co_await dial_parent(
-        std::move(verdict), *upstream->proxy, upstream->resolver);
+    std::unique_ptr<Watched> server =
+        co_await dial_parent(std::move(verdict), *upstream->proxy, upstream->resolver);
     co_return server;
   }
   std::vector<policy::IpAddress> addresses;
@@ -213,8 +213,7 @@ Task<std::unique_ptr<Watched>> Passage::dial(policy::Verdict verdict) {
     addresses = room_->remembered(live_.flow.host);
   }
   if (addresses.empty()) {
-    auto resolved = co_await room_->service().resolver.resolve(live_.flow.host,
-                                                               upstream->resolver);
+    auto resolved = co_await room_->service().resolver.resolve(live_.flow.host, upstream->resolver);
     if (!resolved.ok()) {
       policy::Verdict unknown = denied("cannot find its address: " + resolved.error().message);
       co_await refuse(std::move(unknown));
@@ -247,8 +246,8 @@ Task<std::unique_ptr<Watched>> Passage::dial(policy::Verdict verdict) {
     live_.server = server.get();
     live_.address = address;
     live_.dialled = true;
-    const int result = co_await connect_to(
-        *server, SocketAddress::of(address, live_.flow.port), in(kDialPatience));
+    const int result = co_await connect_to(*server, SocketAddress::of(address, live_.flow.port),
+                                           in(kDialPatience));
     if (result == 0 && live_.ended_by.empty()) {
       connected_ = true;
       note("connect", verdict);

@@ -5,14 +5,14 @@
 #include <utility>
 #include <vector>
 
-#include "http/chunked_body.h"
 #include "egress/exchange.h"
-#include "http/request_head.h"
 #include "egress/io.h"
 #include "egress/relay.h"
 #include "egress/room.h"
 #include "egress/stream.h"
 #include "egress/upstream.h"
+#include "http/chunked_body.h"
+#include "http/request_head.h"
 
 namespace carrel::egress {
 
@@ -26,8 +26,8 @@ inline policy::Verdict denied(std::string reason) {
   return verdict;
 }
 
-// One connection of a sandbox, from the moment it was taken to its end: what it is for is found out,
-// decided on, dialled, and carried.
+// One connection of a sandbox, from the moment it was taken to its end: what it is for is found
+// out, decided on, dialled, and carried.
 class Passage {
  public:
   Passage(std::shared_ptr<Room> room, UniqueFd client);

@@ -45,8 +45,9 @@ Task<void> Passage::end_tls(policy::Verdict verdict) {
   }
   TlsAuthority* authority = room_->authority();
   if (authority == nullptr) {
-    policy::Verdict why = denied("its requests would have to be read, and the sandbox was not made so "
-               "that it trusts us with its TLS");
+    policy::Verdict why = denied(
+        "its requests would have to be read, and the sandbox was not made so "
+        "that it trusts us with its TLS");
     co_await refuse(std::move(why));
     co_return;
   }

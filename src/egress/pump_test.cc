@@ -20,7 +20,8 @@ class PumpTest : public testing::Test {
   PumpTest() {
     std::array<int, 2> first{};
     std::array<int, 2> second{};
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, first.data()), 0);
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, first.data()),
+              0);
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, second.data()),
               0);
     sender_ = UniqueFd(first[0]);

@@ -41,8 +41,8 @@ std::vector<std::string> registered_ids(const storage::Home& home);
 Result<UniqueFd> open_registration(const storage::Home& home, const std::string& id);
 Result<UniqueFd> find_registration(const storage::Home& home, const std::string& id);
 
-// A one-shot sandbox's guest listens only if it has a network: its socket. Whoever connects before the
-// guest is there waits for it.
+// A one-shot sandbox's guest listens only if it has a network: its socket. Whoever connects before
+// the guest is there waits for it.
 Result<UniqueFd> bind_guest_socket(const storage::Home& home, const std::string& id);
 // Whether the guest lives.
 bool is_alive(const Registration& registration);

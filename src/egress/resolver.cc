@@ -70,7 +70,8 @@ void Resolver::read_configuration() {
     }
   }
   if (servers_.empty()) {
-    servers_.push_back(SocketAddress::of(policy::IpAddress::from(policy::IpAddress::V4{127, 0, 0, 1}), 53));
+    servers_.push_back(
+        SocketAddress::of(policy::IpAddress::from(policy::IpAddress::V4{127, 0, 0, 1}), 53));
   }
 }
 
@@ -180,8 +181,8 @@ Task<Result<std::vector<policy::IpAddress>>> Resolver::ask_either(policy::Host n
   co_return plain;
 }
 
-Task<Result<std::vector<policy::IpAddress>>> Resolver::resolve(
-    policy::Host name, std::optional<DohServer> server) {
+Task<Result<std::vector<policy::IpAddress>>> Resolver::resolve(policy::Host name,
+                                                               std::optional<DohServer> server) {
   read_configuration();
   Result<std::vector<policy::IpAddress>> four = co_await ask_either(name, DnsType::kA, server);
   Result<std::vector<policy::IpAddress>> six = std::vector<policy::IpAddress>();

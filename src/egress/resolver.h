@@ -19,7 +19,8 @@ class Resolver {
   explicit Resolver(Loop& loop) : loop_(&loop) {}
 
   // Both families, IPv4 first; kNotFound when there are none, kTimeout when nobody answers.
-  // `server` is asked in place of the host's, and nobody else; a name of its own is looked up there.
+  // `server` is asked in place of the host's, and nobody else; a name of its own is looked up
+  // there.
   Task<Result<std::vector<policy::IpAddress>>> resolve(
       policy::Host name, std::optional<DohServer> server = std::nullopt);
 

@@ -17,9 +17,9 @@ namespace carrel::egress {
 
 namespace {
 
-// What is accepted is the same. Between a sandbox and this process nothing is lost and nobody shares
-// the way: to collect small pieces there, or to pace large ones as the host's default may, only
-// takes time.
+// What is accepted is the same. Between a sandbox and this process nothing is lost and nobody
+// shares the way: to collect small pieces there, or to pace large ones as the host's default may,
+// only takes time.
 void hurry(int listener) {
   constexpr std::string_view kUnpaced = "reno";  // every kernel has it, for everybody
   const int yes = 1;
@@ -42,8 +42,8 @@ const std::vector<policy::IpAddress>& Service::own_addresses() {
         continue;
       }
       SocketAddress address;
-      address.size = one->ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in)
-                                                         : sizeof(sockaddr_in6);
+      address.size =
+          one->ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
       if (one->ifa_addr->sa_family == AF_INET || one->ifa_addr->sa_family == AF_INET6) {
         std::copy_n(reinterpret_cast<const char*>(one->ifa_addr), address.size,
                     reinterpret_cast<char*>(&address.storage));
@@ -164,7 +164,8 @@ Status Room::enter(LiveFlow& flow) {
     return Error{Code::kGone, 0, "the sandbox ended", {}};
   }
   if (flows_.size() >= policy_.budgets.connections) {
-    return Error{Code::kResource, 0,
+    return Error{Code::kResource,
+                 0,
                  "the sandbox has as many connections as it may have at once, " +
                      std::to_string(policy_.budgets.connections),
                  {}};
@@ -186,18 +187,14 @@ std::string Room::used_up() const {
     return sentence("leave over", budgets.bytes_out);
   }
   return usage().bytes_in >= budgets.bytes_in ? sentence("come in over", budgets.bytes_in)
-                                             : std::string();
+                                              : std::string();
 }
 
 void Room::leave(LiveFlow& flow) { flows_.remove(&flow); }
 
-bool Room::spend_out(std::uint64_t bytes) {
-  return usage_.spend_out(bytes, policy_.budgets);
-}
+bool Room::spend_out(std::uint64_t bytes) { return usage_.spend_out(bytes, policy_.budgets); }
 
-bool Room::spend_in(std::uint64_t bytes) {
-  return usage_.spend_in(bytes, policy_.budgets);
-}
+bool Room::spend_in(std::uint64_t bytes) { return usage_.spend_in(bytes, policy_.budgets); }
 
 std::vector<policy::IpAddress> Room::remembered(const policy::Host& name) const {
   const auto found = remembered_.find(name.text());

@@ -57,7 +57,7 @@ struct LiveFlow {
   Watched* server = nullptr;
   bool dialled = false;
   bool reads_requests = false;  // each one is decided on
-  std::string ended_by;  // why it was cut off; empty: it was not
+  std::string ended_by;         // why it was cut off; empty: it was not
 };
 
 // One sandbox's network: its policy, the names it knows, its connections and what it has used.
@@ -73,9 +73,7 @@ class Room : public std::enable_shared_from_this<Room> {
   [[nodiscard]] bool closed() const { return closed_; }
   // Null: the sandbox does not trust us with its TLS.
   [[nodiscard]] TlsAuthority* authority() { return authority_.get(); }
-  void set_authority(std::unique_ptr<TlsAuthority> authority) {
-    authority_ = std::move(authority);
-  }
+  void set_authority(std::unique_ptr<TlsAuthority> authority) { authority_ = std::move(authority); }
 
   // Whether no command has run in the sandbox, and that from now on some may.
   [[nodiscard]] bool is_new() const { return usage_.is_new(); }

@@ -145,8 +145,8 @@ Task<Status> Rooms::serve(Registration registration, GuestLink link, std::shared
   if (!usage.ok()) {
     co_return usage.error();
   }
-  auto room = std::make_shared<Room>(*service_, id, registration.policy,
-                                     std::move(names.value()), std::move(usage.value()));
+  auto room = std::make_shared<Room>(*service_, id, registration.policy, std::move(names.value()),
+                                     std::move(usage.value()));
   if (has_trust(*home_, id)) {
     const Status trusted = give_authority(*room);
     if (!trusted.ok()) {

@@ -82,8 +82,7 @@ class Server {
  private:
   Task<void> accept() {
     for (;;) {
-      UniqueFd client(
-          ::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      UniqueFd client(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (client.valid()) {
         spawn(serve(std::move(client)));
       } else if (errno == EAGAIN) {
@@ -101,9 +100,8 @@ class Server {
     ucred peer{};
     socklen_t size = sizeof peer;
     // CRITICAL: nobody else may change what a sandbox can reach.
-    const bool own =
-        ::getsockopt(client.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-        peer.uid == ::geteuid();
+    const bool own = ::getsockopt(client.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+                     peer.uid == ::geteuid();
     Request request;
     bool asked = false;
     if (own) {

@@ -23,9 +23,7 @@ class SyntheticNamesTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(path_); }
 
-  static policy::Host host(const std::string& text) {
-    return policy::canonical_host(text).value();
-  }
+  static policy::Host host(const std::string& text) { return policy::canonical_host(text).value(); }
 
   std::string path_;
   UniqueFd directory_;

@@ -48,8 +48,8 @@ bool has_ipv6() {
   struct sockaddr_in6 loopback{};
   loopback.sin6_family = AF_INET6;
   loopback.sin6_addr = IN6ADDR_LOOPBACK_INIT;
-  bool has = fd >= 0 && bind(fd, reinterpret_cast<struct sockaddr*>(&loopback),
-                             sizeof loopback) == 0;
+  bool has =
+      fd >= 0 && bind(fd, reinterpret_cast<struct sockaddr*>(&loopback), sizeof loopback) == 0;
   if (fd >= 0) {
     close(fd);
   }

@@ -58,8 +58,7 @@ void walk_directory(int fd, int depth, Walk& walk) {
     std::string_view name(entry->d_name);
     struct stat info{};
     if (name == "." || name == ".." ||
-        fstatat(fd, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
-        info.st_dev != walk.device) {
+        fstatat(fd, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || info.st_dev != walk.device) {
       continue;
     }
     walk.bytes += bytes_of(info);

@@ -27,7 +27,7 @@ bool was_said(const std::uint32_t& word) { return __atomic_load_n(&word, __ATOMI
 
 // Returns when it was said, and after a while.
 void wait_for(std::uint32_t& word) {
-  struct timespec while_longest {1, 0};
+  struct timespec while_longest{1, 0};
   if (!was_said(word)) {
     syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &while_longest, nullptr, 0);
   }

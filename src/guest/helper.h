@@ -9,9 +9,9 @@
 namespace carrel::guest {
 
 // A second process that does what takes the kernel long while the guest goes on. First it makes the
-// sandbox's own network, a namespace with nothing but a loopback interface; then, when the guest has
-// moved into its new root, it detaches the host's tree. It has the guest's memory and descriptors.
-// Needs CAP_SYS_ADMIN and CAP_NET_ADMIN in the guest's own user namespace.
+// sandbox's own network, a namespace with nothing but a loopback interface; then, when the guest
+// has moved into its new root, it detaches the host's tree. It has the guest's memory and
+// descriptors. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN in the guest's own user namespace.
 class Helper {
  public:
   bool begin(Failure& failure);

@@ -73,19 +73,17 @@ bool drop_capabilities() {
       prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0) {
     return false;
   }
-  struct __user_cap_header_struct header {
-    _LINUX_CAPABILITY_VERSION_3, 0
-  };
+  struct __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct none[2] = {};
   return syscall(SYS_capset, &header, none) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
 }
 
 bool limit(int resource, std::uint64_t value, Failure& failure) {
-  struct rlimit asked {value, value};
+  struct rlimit asked{value, value};
   if (setrlimit(resource, &asked) == 0) {
     return true;
   }
-  struct rlimit now {};
+  struct rlimit now{};
   if (getrlimit(resource, &now) != 0) {
     return failure.at("read", "a resource limit", -errno);
   }
@@ -93,7 +91,7 @@ bool limit(int resource, std::uint64_t value, Failure& failure) {
   if (now.rlim_max != RLIM_INFINITY && value > now.rlim_max) {
     value = now.rlim_max;
   }
-  struct rlimit wanted {value, value};
+  struct rlimit wanted{value, value};
   if (setrlimit(resource, &wanted) != 0) {
     return failure.at("set", "a resource limit", -errno);
   }
@@ -123,7 +121,7 @@ bool keep_to_processors(std::uint32_t count) {
 
 // A file has fewer rights than a directory; the kernel refuses a rule with others.
 bool allow_path(int ruleset, int path, std::uint64_t rights) {
-  struct stat info {};
+  struct stat info{};
   if (fstat(path, &info) != 0) {
     return false;
   }
@@ -211,9 +209,10 @@ bool prepare_landlock(const protocol::Boot& boot, const BuiltRoot& built, int& r
   const std::uint64_t all = attributes.handled_fs;
   const std::uint64_t read = kFsExecute | kFsReadFile | kFsReadDir;
   const std::uint64_t device = (read | kFsWriteFile | kFsIoctlDev | kFsTruncate) & all;
-  bool added = allow_path(ruleset, "/", (boot.flags & protocol::kBootWritableRoot) != 0 ? all : read) &&
-               allow_path(ruleset, "/dev", device) &&
-               allow_path(ruleset, "/proc", (read | kFsWriteFile | kFsTruncate) & all);
+  bool added =
+      allow_path(ruleset, "/", (boot.flags & protocol::kBootWritableRoot) != 0 ? all : read) &&
+      allow_path(ruleset, "/dev", device) &&
+      allow_path(ruleset, "/proc", (read | kFsWriteFile | kFsTruncate) & all);
   const char* next = boot.writable.data.data();
   for (std::uint32_t i = 0; added && i < boot.writable.count; ++i) {
     added = allow_path(ruleset, next, all);

@@ -34,9 +34,9 @@ bool read_exactly(int socket, void* out, std::size_t size) {
 
 bool receive(int socket, protocol::FrameType type, Received& frame) {
   unsigned char head[protocol::kHeaderSize];
-  struct iovec data {head, sizeof head};
+  struct iovec data{head, sizeof head};
   alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof frame.descriptors)];
-  struct msghdr message {};
+  struct msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = control;
@@ -72,8 +72,8 @@ bool receive(int socket, protocol::FrameType type, Received& frame) {
   writer.bytes(text.view());
   protocol::FrameHeader header{static_cast<std::uint32_t>(writer.size()), 0,
                                protocol::FrameType::kBootFailed};
-  protocol::write_header(header, std::span<unsigned char, protocol::kHeaderSize>(
-                                     buffer, protocol::kHeaderSize));
+  protocol::write_header(
+      header, std::span<unsigned char, protocol::kHeaderSize>(buffer, protocol::kHeaderSize));
   write_whole(kControl,
               {reinterpret_cast<const char*>(buffer), protocol::kHeaderSize + writer.size()});
   // The maker may still be writing. It would get an error for that instead of this answer, so the

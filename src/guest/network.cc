@@ -15,7 +15,7 @@ bool bring_up_loopback() {
   if (fd < 0) {
     return false;
   }
-  struct ifreq request {};
+  struct ifreq request{};
   request.ifr_name[0] = 'l';
   request.ifr_name[1] = 'o';
   request.ifr_flags = IFF_UP | IFF_RUNNING;

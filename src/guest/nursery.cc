@@ -33,7 +33,7 @@ void close_all(const Received& frame) {
 
 // What a fork gives: a copy of this process, in namespaces of its own. Returns 0 in the child.
 long fork_first_process(int group, int& pidfd) {
-  struct clone_args arguments {};
+  struct clone_args arguments{};
   arguments.flags = CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
   arguments.pidfd = reinterpret_cast<unsigned long long>(&pidfd);
   arguments.exit_signal = SIGCHLD;
@@ -61,7 +61,7 @@ void answer(int stream, int error_number, int pidfd, const CaptiveSockets& socke
 
 // Somebody may have stopped who is at the other end.
 void wait_no_longer(int socket) {
-  struct timeval patience {1, 0};
+  struct timeval patience{1, 0};
   setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 }
@@ -84,13 +84,13 @@ struct Waiting {
 // The request, and with it the stream and, unless it is -1, the network.
 bool pass_on(int job, const Received& frame, int network) {
   unsigned char head[protocol::kHeaderSize];
-  protocol::write_header(
-      {static_cast<std::uint32_t>(frame.size), 0, protocol::FrameType::kSpawn}, head);
+  protocol::write_header({static_cast<std::uint32_t>(frame.size), 0, protocol::FrameType::kSpawn},
+                         head);
   struct iovec data[2] = {{head, sizeof head}, {frame.payload, frame.size}};
   const int descriptors[] = {frame.descriptors[0], network};
   const std::size_t size = (network < 0 ? 1 : 2) * sizeof(int);
   alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
-  struct msghdr message {};
+  struct msghdr message{};
   message.msg_iov = data;
   message.msg_iovlen = 2;
   message.msg_control = control;

@@ -4,11 +4,11 @@
 #include "guest/root.h"
 #include "protocol/boot.h"
 
-// A guest that makes others. It stands in the shared part of a root and forks: its child is the first
-// process of a sandbox, in a copy of that root and in a network that nobody else gets, and goes on
-// as one that was made by itself. So a sandbox costs neither the program's
-// start nor most of its mounts. It parses nothing that comes from a sandbox and holds nothing of
-// one; sandboxes live on when it ends.
+// A guest that makes others. It stands in the shared part of a root and forks: its child is the
+// first process of a sandbox, in a copy of that root and in a network that nobody else gets, and
+// goes on as one that was made by itself. So a sandbox costs neither the program's start nor most
+// of its mounts. It parses nothing that comes from a sandbox and holds nothing of one; sandboxes
+// live on when it ends.
 namespace carrel::guest {
 
 // Whether this process is in a user namespace that somebody made.

@@ -28,8 +28,7 @@ bool RootBuilder::build_whole(const protocol::Plan& plan, std::span<int> trees) 
 }
 
 bool RootBuilder::build_shared(std::string_view shared) {
-  if (!leave_host() || !begin_root() || !follow(shared, Pass::kRest) || !keep_proc() ||
-      !enter()) {
+  if (!leave_host() || !begin_root() || !follow(shared, Pass::kRest) || !keep_proc() || !enter()) {
     return false;
   }
   if (remounts_) {
@@ -227,8 +226,8 @@ bool build_further(std::string_view part, BuiltRoot& built, Failure& failure) {
 }
 
 bool is_top(Failure& failure) {
-  struct stat here {};
-  struct stat above {};
+  struct stat here{};
+  struct stat above{};
   if (chdir("/") != 0 || stat("/", &here) != 0 || stat("/..", &above) != 0 ||
       here.st_ino != above.st_ino || here.st_dev != above.st_dev) {
     return failure.at("check", "the new root", -EXDEV);

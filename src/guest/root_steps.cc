@@ -16,11 +16,10 @@ using protocol::MountStep;
 namespace {
 
 constexpr std::uint64_t kTmpfsAttributes = kAttrNoSuid | kAttrNoDev;  // every new mount has these
-constexpr std::uint64_t kCoverAttributes =
-    kAttrReadOnly | kAttrNoSuid | kAttrNoExec | kAttrNoDev;
+constexpr std::uint64_t kCoverAttributes = kAttrReadOnly | kAttrNoSuid | kAttrNoExec | kAttrNoDev;
 
 bool is_device(int fd, dev_t number) {
-  struct stat info {};
+  struct stat info{};
   return fstat(fd, &info) == 0 && S_ISCHR(info.st_mode) && info.st_rdev == number;
 }
 
@@ -63,7 +62,8 @@ bool RootBuilder::make_target(const MountStep& step) {
 }
 
 // Puts the mount at the step's path with the attributes that it does not have yet.
-bool RootBuilder::attach(const MountStep& step, int mount, std::uint64_t set, std::uint64_t present) {
+bool RootBuilder::attach(const MountStep& step, int mount, std::uint64_t set,
+                         std::uint64_t present) {
   if (mount < 0) {
     return failure_.at("take", step.source.empty() ? step.path : step.source, mount);
   }
@@ -165,7 +165,7 @@ bool RootBuilder::replace_file(const MountStep& step) {
 // what is written). The first cover is prepared, the others are clones of it as it is mounted.
 bool RootBuilder::mask(const MountStep& step) {
   if ((step.flags & protocol::kStepOptional) != 0) {
-    struct stat info {};
+    struct stat info{};
     int result = tree_.look(info);
     if (result == -ENOENT || (result == 0 && out_of_reach(info))) {
       return true;
@@ -225,8 +225,7 @@ bool RootBuilder::mount_overlay(const MountStep& step) {
   Text<24> work_name;
   work_name.add("work").add_number(overlays_);
   ++overlays_;
-  if (mkdirat(slot, upper_name.c_str(), 0755) != 0 ||
-      mkdirat(slot, work_name.c_str(), 0700) != 0) {
+  if (mkdirat(slot, upper_name.c_str(), 0755) != 0 || mkdirat(slot, work_name.c_str(), 0700) != 0) {
     return failure_.at("make the overlay's directories for", step.path, -errno);
   }
   int upper = openat(slot, upper_name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);

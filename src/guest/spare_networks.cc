@@ -17,9 +17,8 @@ namespace {
 
 // Sockets, also of other families and such as are on their way through a socket; connections that
 // ended leave their packets in the counters.
-constexpr const char* kTables[] = {"sockstat6", "unix",       "snmp",     "snmp6",        "netstat",
-                                   "dev",       "route",      "ipv6_route", "if_inet6",
-                                   "ip6_flowlabel"};
+constexpr const char* kTables[] = {"sockstat6", "unix",  "snmp",       "snmp6",    "netstat",
+                                   "dev",       "route", "ipv6_route", "if_inet6", "ip6_flowlabel"};
 
 // What it is in a network that is new; empty until the first was made.
 NetworkState g_new;
@@ -54,7 +53,7 @@ bool append_sockets(NetworkState& state) {
 }
 
 bool has_ended(int pidfd) {
-  struct pollfd end {pidfd, POLLIN, 0};
+  struct pollfd end{pidfd, POLLIN, 0};
   return poll(&end, 1, 0) == 1 && (end.revents & POLLIN) != 0;
 }
 

@@ -5,11 +5,12 @@
 // The networks that a nursery gave to its sandboxes, and may give away once more. To make a network
 // namespace and to destroy it is a fifth of what a sandbox costs.
 //
-// CRITICAL: no two sandboxes share a network, and none gets one that another left its mark on. Nobody
-// inside could change a network's settings: what he can leave are sockets that somebody still holds,
-// the kernel's entries for connections that ended, and counters. So a network is given away again only
-// when the first process of its sandbox has ended (then all have), when there is no socket in it, and
-// when all of its tables and every counter are what they are in a network that is new.
+// CRITICAL: no two sandboxes share a network, and none gets one that another left its mark on.
+// Nobody inside could change a network's settings: what he can leave are sockets that somebody
+// still holds, the kernel's entries for connections that ended, and counters. So a network is given
+// away again only when the first process of its sandbox has ended (then all have), when there is no
+// socket in it, and when all of its tables and every counter are what they are in a network that is
+// new.
 namespace carrel::guest {
 
 // What can be seen of a network from inside.

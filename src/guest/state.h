@@ -70,7 +70,7 @@ struct Command {
   std::uint64_t input_taken = 0;  // stdin bytes that the program can read or never will
   std::uint32_t giver = kNone;    // the client who is told so, and on which channel
   std::uint32_t giver_channel = 0;
-  char* pending = nullptr;        // stdin bytes that did not fit in the pipe
+  char* pending = nullptr;  // stdin bytes that did not fit in the pipe
   std::size_t pending_size = 0;
   std::size_t pending_start = 0;
   bool again = false;    // shell: given to a second shell, since the first never ran it

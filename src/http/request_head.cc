@@ -228,11 +228,9 @@ Refusable read_connection(RequestHead& head) {
   head.keeps_open = head.minor_version == 0 ? has(words, "keep-alive") : !has(words, "close");
   const std::string* upgrade = head.find("upgrade");
   head.upgrades = upgrade != nullptr && has(words, "upgrade") && head.minor_version == 1 &&
-                  lower(*upgrade) == "websocket" &&
-                  count_headers(head.headers, "upgrade") == 1;
+                  lower(*upgrade) == "websocket" && count_headers(head.headers, "upgrade") == 1;
   if (const std::string* expect = head.find("expect"); expect != nullptr) {
-    if (lower(*expect) != "100-continue" ||
-        count_headers(head.headers, "expect") != 1) {
+    if (lower(*expect) != "100-continue" || count_headers(head.headers, "expect") != 1) {
       return "the request expects what nobody gives";
     }
     head.expects_continue = head.minor_version == 1;

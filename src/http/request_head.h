@@ -28,11 +28,11 @@ struct RequestHead {
   };
   std::string method;
   Form form = Form::kOrigin;
-  policy::Host host;                  // of the target and of the Host header, which agree
-  std::uint16_t port = 0;             // 0: none was given
-  std::string path;                   // without the query; empty for kAuthority, "*" for kAsterisk
-  std::string query;                  // with its '?'; can be empty
-  int minor_version = 1;              // of HTTP/1
+  policy::Host host;            // of the target and of the Host header, which agree
+  std::uint16_t port = 0;       // 0: none was given
+  std::string path;             // without the query; empty for kAuthority, "*" for kAsterisk
+  std::string query;            // with its '?'; can be empty
+  int minor_version = 1;        // of HTTP/1
   std::vector<Header> headers;  // names in lower case
   BodyFraming body;
   bool keeps_open = true;         // the client wants to send another request

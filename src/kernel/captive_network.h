@@ -6,8 +6,9 @@
 #include "kernel/captive_ports.h"
 
 // A network namespace from which nothing leaves: it has a loopback interface only, every address is
-// local to it, and what a program sends to the world arrives at sockets that were born in it and are
-// held by somebody outside. What is here is data for netlink; whoever is in the namespace sends it.
+// local to it, and what a program sends to the world arrives at sockets that were born in it and
+// are held by somebody outside. What is here is data for netlink; whoever is in the namespace sends
+// it.
 namespace carrel::kernel {
 
 // Addresses of the namespace's own, without which libraries would believe that there is no network.

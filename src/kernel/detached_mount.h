@@ -35,8 +35,9 @@ struct OwnerMap {
 inline constexpr std::uint32_t kIdsOfOwners = 65535;
 
 // Shows the files of one user and one group as another's, and stores the files of the other as the
-// first's. Everybody else's are shown as those of ids after `seen`, who must be nobody. An error (kUnsupported) where the
-// file system or the kernel knows no such mounts. Once only, and before the mount is put anywhere.
+// first's. Everybody else's are shown as those of ids after `seen`, who must be nobody. An error
+// (kUnsupported) where the file system or the kernel knows no such mounts. Once only, and before
+// the mount is put anywhere.
 Status map_owners(int mount, const OwnerMap& map, Depth depth);
 
 }  // namespace carrel::kernel

@@ -195,10 +195,11 @@ Result<UniqueFd> split_mount(UniqueFd mount, const std::string& name) {
   if (n == 1 && descriptors.size() == 1) {
     return std::move(descriptors[0]);
   }
-  return Error{Code::kUnsupported, 0,
-               n > 0 ? std::string(text.data(), static_cast<std::size_t>(n))
-                     : "copy a part of a mount",
-               {}};
+  return Error{
+      Code::kUnsupported,
+      0,
+      n > 0 ? std::string(text.data(), static_cast<std::size_t>(n)) : "copy a part of a mount",
+      {}};
 }
 
 }  // namespace carrel::kernel

@@ -19,8 +19,8 @@ class NetlinkBatch {
   NetlinkBatch& bytes(std::uint16_t type, std::string_view value);
   NetlinkBatch& text(std::uint16_t type, std::string_view value);  // with a zero at its end
   NetlinkBatch& u8(std::uint16_t type, std::uint8_t value);
-  NetlinkBatch& u32(std::uint16_t type, std::uint32_t value);     // as this machine writes it
-  NetlinkBatch& be32(std::uint16_t type, std::uint32_t value);    // as the network does
+  NetlinkBatch& u32(std::uint16_t type, std::uint32_t value);   // as this machine writes it
+  NetlinkBatch& be32(std::uint16_t type, std::uint32_t value);  // as the network does
   // An attribute that holds those that follow, until its end.
   NetlinkBatch& begin(std::uint16_t type);
   NetlinkBatch& end();

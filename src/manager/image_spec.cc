@@ -73,8 +73,7 @@ Status set_user(const std::string& root, const std::string& user, policy::Spec& 
 }  // namespace
 
 Result<std::optional<storage::UsedImage>> resolve_image(const storage::Home& home,
-                                                        const Chosen& chosen,
-                                                        policy::Spec& spec) {
+                                                        const Chosen& chosen, policy::Spec& spec) {
   if (spec.image == "host" || spec.image.starts_with("dir:")) {
     return std::optional<storage::UsedImage>();
   }

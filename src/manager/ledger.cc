@@ -117,8 +117,9 @@ Status Ledger::drop_public(const std::string& id, std::uint16_t port) {
 }
 
 Result<std::vector<std::string>> Ledger::live_ids() {
-  CARREL_ASSIGN(auto statement,
-                database_.prepare("SELECT id FROM sandboxes WHERE state IN ('creating', 'running')"));
+  CARREL_ASSIGN(
+      auto statement,
+      database_.prepare("SELECT id FROM sandboxes WHERE state IN ('creating', 'running')"));
   std::vector<std::string> ids;
   for (;;) {
     CARREL_ASSIGN(const bool more, statement.step());

@@ -202,7 +202,7 @@ class Manager {
     std::int64_t created_ms = 0;
   };
   void rest(const std::string& id, const IdleRule& rule);
-  std::map<std::string, IdleRule> idle_rules_;        // for the one thread that calls rest_idle()
+  std::map<std::string, IdleRule> idle_rules_;  // for the one thread that calls rest_idle()
 };
 
 }  // namespace carrel::manager

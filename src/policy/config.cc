@@ -476,9 +476,9 @@ Result<Strings> parse_strings(std::string_view text, std::string_view path) {
     for (const auto& [key, node] : document) {
       const auto* value = node.as_string();
       if (value == nullptr) {
-        return config_error({path, key.source().begin.line},
-                            concat({quote(key.str()), " must be a string, not ",
-                                    type_name(node.type())}));
+        return config_error(
+            {path, key.source().begin.line},
+            concat({quote(key.str()), " must be a string, not ", type_name(node.type())}));
       }
       strings.emplace(key.str(), value->get());
     }

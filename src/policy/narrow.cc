@@ -97,8 +97,7 @@ Status check_request_narrows(const Spec& defaults, const Spec& wanted) {
   if (key.empty()) {
     return {};
   }
-  return Error{Code::kDenied, 0,
-               "a request with a token cannot widen '" + std::string(key) + "'",
+  return Error{Code::kDenied, 0, "a request with a token cannot widen '" + std::string(key) + "'",
                "what the operator's configuration gives is the most"};
 }
 

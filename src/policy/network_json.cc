@@ -74,9 +74,9 @@ Result<NetworkPolicy> read(const Json& object) {
   CARREL_TRY(read_budget(budgets, "bytes_in", policy.budgets.bytes_in));
   CARREL_TRY(read_budget(budgets, "connections", policy.budgets.connections));
   CARREL_TRY(read_budget(budgets, "lookups_per_minute", policy.budgets.lookups_per_minute));
-  for (const Json& item : object.contains("credentials") ? object.at("credentials") : Json::array()) {
-    CARREL_ASSIGN(Credential credential,
-                  parse_credential({"credential", item.get<std::string>()}));
+  for (const Json& item :
+       object.contains("credentials") ? object.at("credentials") : Json::array()) {
+    CARREL_ASSIGN(Credential credential, parse_credential({"credential", item.get<std::string>()}));
     policy.credentials.push_back(std::move(credential));
   }
   return policy;

@@ -96,11 +96,11 @@ bool network_narrows(const NetworkPolicy& given, const NetworkPolicy& wanted) {
     return false;
   }
   // CRITICAL: a project's own file does not help itself to the user's secrets.
-  if (std::any_of(wanted.credentials.begin(), wanted.credentials.end(),
-                  [&](const Credential& credential) {
-                    return std::find(given.credentials.begin(), given.credentials.end(),
-                                     credential) == given.credentials.end();
-                  })) {
+  if (std::any_of(
+          wanted.credentials.begin(), wanted.credentials.end(), [&](const Credential& credential) {
+            return std::find(given.credentials.begin(), given.credentials.end(), credential) ==
+                   given.credentials.end();
+          })) {
     return false;
   }
   if (wanted.mode == NetworkMode::kNone) {

@@ -15,7 +15,7 @@ struct Limits {
   std::uint64_t memory_bytes = 512ULL << 20;
   std::uint32_t cpu_millis = 1000;  // thousandths of one core
   std::uint32_t pids = 50;
-  std::uint64_t disk_bytes = 1ULL << 30;  // /workspace and HOME together
+  std::uint64_t disk_bytes = 1ULL << 30;   // /workspace and HOME together
   std::uint64_t tmp_bytes = 100ULL << 20;  // /tmp and /dev/shm together
   std::uint32_t open_files = 4096;
   std::chrono::milliseconds timeout{60'000};
@@ -90,7 +90,7 @@ struct Spec {
   std::chrono::milliseconds idle_timeout{3'600'000};
   OnFailure on_failure = OnFailure::kNothing;
   std::vector<Service> services;  // names are unique
-  std::string code;  // source text that is put, read-only, at code_path(); empty: none
+  std::string code;               // source text that is put, read-only, at code_path(); empty: none
 };
 
 // Beside the work, and not in a workspace that is kept.

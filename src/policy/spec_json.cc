@@ -140,8 +140,8 @@ Result<Spec> read(const Json& object) {
   spec.image = object.at("image").get<std::string>();
   spec.image_name = object.value("image_name", "");
   spec.workspace = object.value("workspace", "");
-  spec.workspace_use = object.value("share_workspace", false) ? WorkspaceUse::kShared
-                                                              : WorkspaceUse::kAlone;
+  spec.workspace_use =
+      object.value("share_workspace", false) ? WorkspaceUse::kShared : WorkspaceUse::kAlone;
   spec.workdir = object.at("workdir").get<std::string>();
   spec.user = object.at("user").get<std::string>();
   spec.user_id = object.value("user_id", spec.user_id);
@@ -150,9 +150,9 @@ Result<Spec> read(const Json& object) {
   spec.cgroup_parent = object.at("cgroup_parent").get<std::string>();
   for (const Json& variable : object.at("env")) {
     const Json& value = variable.at(1);
-    spec.environment.push_back(
-        {variable.at(0).get<std::string>(),
-         value.is_array() ? bytes_to_text(value) : value.get<std::string>()});
+    spec.environment.push_back({variable.at(0).get<std::string>(), value.is_array()
+                                                                       ? bytes_to_text(value)
+                                                                       : value.get<std::string>()});
   }
   const int on_idle = object.value("on_idle", 0);
   if (on_idle >= 0 && on_idle <= static_cast<int>(OnIdle::kRemove)) {
@@ -227,8 +227,8 @@ Result<Spec> spec_from_json(std::string_view text) {
   try {
     return read(Json::parse(text));
   } catch (const nlohmann::json::exception& error) {
-    return Error{Code::kInvalid, 0, std::string("a sandbox's description is damaged: ") +
-                                        error.what(), {}};
+    return Error{
+        Code::kInvalid, 0, std::string("a sandbox's description is damaged: ") + error.what(), {}};
   }
 }
 

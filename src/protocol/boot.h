@@ -13,15 +13,15 @@
 // weaker sandbox.
 namespace carrel::protocol {
 
-inline constexpr std::size_t kMaxSteps = 40'000;  // each thing that is hidden in a tree is one
+inline constexpr std::size_t kMaxSteps = 40'000;   // each thing that is hidden in a tree is one
 inline constexpr std::size_t kMaxPlan = 3U << 20;  // the source text of `carrel code` is in it
 inline constexpr std::size_t kMaxFilter = 32U << 10;
 inline constexpr std::size_t kMaxNetlink = 16U << 10;
 inline constexpr std::size_t kMaxTmpfs = 4;
 inline constexpr std::size_t kMaxJoin = 12;  // as many as there are kinds of control groups
 inline constexpr std::size_t kMaxBootDescriptors = 1 + 2 * kMaxJoin;  // and the listener
-inline constexpr std::size_t kMaxTrees = 32;        // that come with a plan
-inline constexpr std::size_t kMaxDescriptors = 32;  // of one message
+inline constexpr std::size_t kMaxTrees = 32;                          // that come with a plan
+inline constexpr std::size_t kMaxDescriptors = 32;                    // of one message
 static_assert(kMaxBootDescriptors <= kMaxDescriptors && kMaxTrees <= kMaxDescriptors);
 inline constexpr std::size_t kIdSize = 36;  // a sandbox id is a UUID in text form
 
@@ -29,27 +29,27 @@ inline constexpr std::size_t kIdSize = 36;  // a sandbox id is a UUID in text fo
 enum class Clocks : std::uint32_t { kHosts = 0, kOwn = 1 };
 
 enum class StepKind : std::uint8_t {
-  kDirectory = 1,  // make `path` with `mode`
-  kLink = 2,       // make `path` a symbolic link to `source`
-  kFile = 3,       // make `path` with `mode` and the content `source`
-  kTmpfs = 4,      // a new tmpfs, kept in `slot`, of `size` bytes and `count` inodes
+  kDirectory = 1,     // make `path` with `mode`
+  kLink = 2,          // make `path` a symbolic link to `source`
+  kFile = 3,          // make `path` with `mode` and the content `source`
+  kTmpfs = 4,         // a new tmpfs, kept in `slot`, of `size` bytes and `count` inodes
   kSubdirectory = 5,  // make `source` with `mode` inside the tmpfs in `slot`
-  kAttach = 6,     // mount directory `source` of the tmpfs in `slot` at `path`
-  kBind = 7,       // mount the host's `source` at `path`
-  kDevice = 8,     // bind the host's device node `source`, checked to be `size` (its number)
-  kProc = 9,       // a new proc at `path`
-  kDevpts = 10,    // a new devpts at `path`
-  kMask = 11,      // hide `path`, if it exists, behind `source`, a directory or (kStepIsFile) a
-                   // file of the root that is empty, and the same for all masks;
-                   // kStepOptional: unless nobody in the sandbox could open it anyway
-  kReadOnly = 12,  // make what is at `path` read-only
+  kAttach = 6,        // mount directory `source` of the tmpfs in `slot` at `path`
+  kBind = 7,          // mount the host's `source` at `path`
+  kDevice = 8,        // bind the host's device node `source`, checked to be `size` (its number)
+  kProc = 9,          // a new proc at `path`
+  kDevpts = 10,       // a new devpts at `path`
+  kMask = 11,         // hide `path`, if it exists, behind `source`, a directory or (kStepIsFile) a
+                      // file of the root that is empty, and the same for all masks;
+                      // kStepOptional: unless nobody in the sandbox could open it anyway
+  kReadOnly = 12,     // make what is at `path` read-only
   kOverlay = 13,   // the host's directory `source` under a throw-away upper from `slot`, at `path`
   kSealRoot = 14,  // make the root itself read-only
   kReplace = 15,   // cover the file at `path` with one that holds `source`
   kTree = 16,      // mount the tree that came as descriptor `slot` of the plan at `path`, with all
-                   // that is mounted in it. It is a detached mount or, where `source` is given, what
-                   // the host's path `source` has to be: a guest can copy the mounts of its own
-                   // namespace only, so it opens that path and compares
+               // that is mounted in it. It is a detached mount or, where `source` is given, what
+               // the host's path `source` has to be: a guest can copy the mounts of its own
+               // namespace only, so it opens that path and compares
   kMountPoint = 17,  // make `path`, a directory or (kStepIsFile) an empty file, if it is missing
 };
 
@@ -176,21 +176,21 @@ struct Boot {
   std::uint32_t own_join_descriptors = 0;
   std::uint32_t join_descriptors = 0;
   std::string_view hostname;
-  std::uint32_t uid = 0;      // inside
+  std::uint32_t uid = 0;  // inside
   std::uint32_t gid = 0;
   std::uint32_t outer_uid = 0;  // in the user namespace that the mounts belong to
   std::uint32_t outer_gid = 0;
-  std::uint32_t processes = 0;    // RLIMIT_NPROC
-  std::uint32_t open_files = 0;   // RLIMIT_NOFILE
-  std::uint64_t file_bytes = 0;   // RLIMIT_FSIZE
+  std::uint32_t processes = 0;           // RLIMIT_NPROC
+  std::uint32_t open_files = 0;          // RLIMIT_NOFILE
+  std::uint64_t file_bytes = 0;          // RLIMIT_FSIZE
   std::uint64_t memory_watch_bytes = 0;  // the guest itself watches memory; zero: a cgroup does
   std::uint64_t disk_watch_bytes = 0;    // and the size of the workspace; zero: it has one
   std::uint32_t cpus = 0;                // how many processors it may use; zero: all
   std::uint64_t lease_ms = 0;            // the sandbox ends by itself after this; zero: never
   std::string_view workdir;
   StringList environment;
-  StringList writable;               // the paths below which a command may write
-  std::string_view guest_filter;     // sock_filter arrays
+  StringList writable;            // the paths below which a command may write
+  std::string_view guest_filter;  // sock_filter arrays
   std::string_view workload_filter;
   Captive captive;  // empty: nothing may leave the sandbox
 };

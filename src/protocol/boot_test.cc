@@ -223,7 +223,8 @@ TEST(Boot, NulIsNowhereInText) {
 }
 
 std::string encode(const Plan& plan) {
-  std::string room(plan.staging.size() + plan.shared.size() + plan.alike.size() + plan.own.size() + 64, '\0');
+  std::string room(
+      plan.staging.size() + plan.shared.size() + plan.alike.size() + plan.own.size() + 64, '\0');
   Writer writer({reinterpret_cast<unsigned char*>(room.data()), room.size()});
   write_plan(writer, plan);
   EXPECT_TRUE(writer.ok());
@@ -252,7 +253,8 @@ TEST(Plan, IsRefusedWhenItMakesNoSense) {
   Plan parsed;
   const std::string_view most = view.substr(0, kMaxPlan);
   EXPECT_TRUE(parse_plan(encode(Plan{view.substr(0, kMaxPath), most, "alike", "own"}), parsed));
-  EXPECT_FALSE(parse_plan(encode(Plan{view.substr(0, kMaxPath + 1), "steps", "alike", "own"}), parsed));
+  EXPECT_FALSE(
+      parse_plan(encode(Plan{view.substr(0, kMaxPath + 1), "steps", "alike", "own"}), parsed));
   EXPECT_FALSE(parse_plan(encode(Plan{"/sys", view, "alike", "own"}), parsed));
   EXPECT_FALSE(parse_plan(encode(Plan{"/sys", "steps", "alike", view}), parsed));
   EXPECT_FALSE(parse_plan(encode(Plan{"sys", "steps", "alike", "own"}), parsed));
@@ -260,7 +262,8 @@ TEST(Plan, IsRefusedWhenItMakesNoSense) {
   EXPECT_FALSE(parse_plan(encode(Plan{"/sys", "", "alike", "own"}), parsed));
   EXPECT_FALSE(parse_plan(encode(Plan{"/sys", "steps", "alike", ""}), parsed));
   EXPECT_FALSE(parse_plan(encode(Plan{"/sys", "steps", "", "own"}), parsed));
-  EXPECT_FALSE(parse_plan(encode(Plan{std::string_view("/a\0b", 4), "steps", "alike", "own"}), parsed));
+  EXPECT_FALSE(
+      parse_plan(encode(Plan{std::string_view("/a\0b", 4), "steps", "alike", "own"}), parsed));
 }
 
 template <typename Message, typename Write>

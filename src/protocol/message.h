@@ -110,8 +110,8 @@ struct CommandRow {
 void write_command_row(Writer& writer, const CommandRow& row);
 bool parse_command_row(std::string_view payload, CommandRow& row);
 
-// The sockets of a captive network (kernel/captive_network.h): those that serve it, and two that are
-// not bound, to try it with.
+// The sockets of a captive network (kernel/captive_network.h): those that serve it, and two that
+// are not bound, to try it with.
 enum NetworkSocket : std::uint32_t {
   kTcpSocket = 0,
   kTcpSocket6 = 1,

@@ -386,8 +386,7 @@ Result<std::string> encode_start(const CommandRequest& request, Input input) {
 }
 
 Error to_boot_error(std::string_view payload) {
-  protocol::Reader reader(
-      {reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
+  protocol::Reader reader({reinterpret_cast<const unsigned char*>(payload.data()), payload.size()});
   const int reason = static_cast<int>(reader.u32() & 0xfff);
   const std::string text(reader.text(1024));
   if (!reader.finished()) {

@@ -14,7 +14,7 @@ struct ExecResult {
   std::string cwd;  // the shell's directory afterwards; empty for a separate process
   bool timed_out = false;
   bool oom_killed = false;
-  bool disk_limit = false;  // it was ended because the workspace became too large
+  bool disk_limit = false;     // it was ended because the workspace became too large
   bool process_limit = false;  // a process could not be made because the limit was reached
   bool truncated = false;      // some of the output is not in the two strings
   bool shell_restarted = false;

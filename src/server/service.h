@@ -27,9 +27,9 @@ namespace carrel::server {
 // What has happened since the daemon began, for /metrics.
 struct Counters {
   std::atomic<std::uint64_t> requests = 0;
-  std::atomic<std::uint64_t> refused = 0;  // 401 and 403
+  std::atomic<std::uint64_t> refused = 0;          // 401 and 403
   std::atomic<std::uint64_t> refused_at_door = 0;  // of those, the ones about no sandbox
-  std::atomic<std::uint64_t> failed = 0;   // 5xx
+  std::atomic<std::uint64_t> failed = 0;           // 5xx
   std::atomic<std::uint64_t> commands = 0;
   std::atomic<std::uint64_t> created = 0;
 };

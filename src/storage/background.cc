@@ -25,8 +25,8 @@ constexpr int kHighFd = 64;
 [[noreturn]] void become(const char* command, int ready, int started, const char* program,
                          const char* place, const char* runtime) {
   ::setsid();
-  // Twice: the process must not be a child that the caller could wait for by mistake, nor the leader
-  // of a session that could get a terminal.
+  // Twice: the process must not be a child that the caller could wait for by mistake, nor the
+  // leader of a session that could get a terminal.
   if (::fork() != 0) {
     ::_exit(0);
   }
@@ -99,7 +99,8 @@ Status start_in_background(const Home& home, const char* command, Readiness read
   starting_end.reset();
   std::array<char, 512> text{};
   if (readiness == Readiness::kLater) {
-    (void)!::read(started_end.get(), text.data(), 1);  // until it is no copy of this process any more
+    (void)!::read(started_end.get(), text.data(),
+                  1);  // until it is no copy of this process any more
     return {};
   }
   pollfd wait{read_end.get(), POLLIN, 0};
@@ -132,8 +133,8 @@ Result<UniqueFd> connect_background(const Home& home, const char* name) {
   socklen_t size = sizeof peer;
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
       peer.uid != ::geteuid()) {
-    return Error{Code::kDenied, 0, "the " + std::string(name) + "'s socket belongs to another user",
-                 {}};
+    return Error{
+        Code::kDenied, 0, "the " + std::string(name) + "'s socket belongs to another user", {}};
   }
   return socket;
 }
@@ -161,8 +162,8 @@ Result<UniqueFd> reach_background(const Home& home, const char* name) {
 
 // A lock of the open file description and not flock(): asking for its holder does not take it.
 Result<UniqueFd> lock_background(const Home& home, const char* name) {
-  CARREL_ASSIGN(UniqueFd file, open_at(home.directory(), lock_name(name),
-                                       O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+  CARREL_ASSIGN(UniqueFd file,
+                open_at(home.directory(), lock_name(name), O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
   struct flock whole = whole_file();
   if (::fcntl(file.get(), F_OFD_SETLK, &whole) != 0) {
     return errno == EAGAIN || errno == EACCES

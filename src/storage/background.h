@@ -5,8 +5,8 @@
 #include "storage/home.h"
 
 // The processes of a user that are started on demand and live longer than whoever started them: the
-// keeper and the egress process. Each holds a lock as long as it lives and listens on a socket, both
-// in run/.
+// keeper and the egress process. Each holds a lock as long as it lives and listens on a socket,
+// both in run/.
 namespace carrel::storage {
 
 enum class Readiness { kAwaited, kLater };

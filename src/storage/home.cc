@@ -209,8 +209,8 @@ std::vector<std::uint32_t> Home::ids_of(const std::string& id) const {
 
 std::string Home::owner_of(std::uint32_t number) const {
   std::array<char, 64> target{};
-  const ssize_t n = ::readlinkat(ids_.get(), std::to_string(number).c_str(), target.data(),
-                                 target.size());
+  const ssize_t n =
+      ::readlinkat(ids_.get(), std::to_string(number).c_str(), target.data(), target.size());
   return n > 0 ? std::string(target.data(), static_cast<std::size_t>(n)) : std::string();
 }
 

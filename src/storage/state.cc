@@ -12,10 +12,9 @@ namespace {
   "'[]', created_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL DEFAULT 0, reason TEXT NOT " \
   "NULL DEFAULT '', wakes INTEGER NOT NULL DEFAULT 0) STRICT;"
 
-constexpr char kSchema[] =
-    "CREATE TABLE IF NOT EXISTS sandboxes " CARREL_SANDBOX_TABLE
-    "CREATE UNIQUE INDEX IF NOT EXISTS live_names ON sandboxes (name)"
-    "  WHERE name IS NOT NULL AND state <> 'ended';";
+constexpr char kSchema[] = "CREATE TABLE IF NOT EXISTS sandboxes " CARREL_SANDBOX_TABLE
+                           "CREATE UNIQUE INDEX IF NOT EXISTS live_names ON sandboxes (name)"
+                           "  WHERE name IS NOT NULL AND state <> 'ended';";
 constexpr std::int64_t kSchemaVersion = 1;
 constexpr char kNoteVersion[] = "PRAGMA user_version = 1;";
 
@@ -67,7 +66,8 @@ SandboxRow read_row(const Database::Statement& statement) {
   return row;
 }
 
-#define CARREL_SANDBOX_COLUMNS "id, name, state, spec, enforcement, created_ms, ended_ms, reason, wakes"
+#define CARREL_SANDBOX_COLUMNS \
+  "id, name, state, spec, enforcement, created_ms, ended_ms, reason, wakes"
 
 }  // namespace
 

@@ -91,7 +91,7 @@ class NurseryNetworks : public NurseryAttack {
     EXPECT_TRUE(process.wait_for_output("up\n", std::chrono::seconds(20)));
     const std::string path = "/proc/" + std::to_string(lent_process()) + "/ns/net";
     HeldNetwork network{UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), {}};
-    struct stat info {};
+    struct stat info{};
     EXPECT_EQ(::fstat(network.descriptor.get(), &info), 0) << path;
     network.name = "net:[" + std::to_string(info.st_ino) + "]";
     return network;

@@ -160,7 +160,8 @@ TEST_P(WorkspaceKill, AStackThatIsFlattenedIsWholeBeforeAndAfter) {
     EXPECT_EQ(box.exec({"bash", "-c", script, "bash", std::to_string(number)}).status, 0);
   };
   const auto layers = [&] {
-    const json list = json::parse(carrel({"workspace", "history", "w", "--json"}).out, nullptr, false);
+    const json list =
+        json::parse(carrel({"workspace", "history", "w", "--json"}).out, nullptr, false);
     return list["snapshots"].back().value("layers", std::size_t{0});
   };
   for (unsigned long round = 0; round < rounds_; ++round) {

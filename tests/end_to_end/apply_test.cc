@@ -380,8 +380,7 @@ TEST_P(Apply, PipesAndSocketsDoNotGoBack) {
 
 TEST_P(Apply, AFileForADirectoryAndTheOtherWayRound) {
   const Box box = copy();
-  does(box,
-       "mv lib/a.c zz; rm -r lib; echo file > lib; rm notes; mkdir notes; echo in > notes/f");
+  does(box, "mv lib/a.c zz; rm -r lib; echo file > lib; rm notes; mkdir notes; echo in > notes/f");
   const Run applied = apply();
   EXPECT_EQ(applied.status, 0) << applied.err;
   EXPECT_EQ(get("lib"), "file\n");

@@ -200,7 +200,8 @@ TEST_P(Credentials, D24_NobodySpeaksHttp2WhereRequestsAreRead) {
   store();
   const std::string text =
       "def frame(kind, flags, stream, data):\n"
-      "    return (len(data).to_bytes(3, 'big') + bytes([kind, flags]) + stream.to_bytes(4, 'big')\n"
+      "    return (len(data).to_bytes(3, 'big') + bytes([kind, flags]) + stream.to_bytes(4, "
+      "'big')\n"
       "            + data)\n"
       "def field(name, value):\n"
       "    return b'\\x00' + bytes([len(name)]) + name + bytes([len(value)]) + value\n"
@@ -237,7 +238,8 @@ TEST_P(Credentials, R247_TheProxyIsForTheSandboxAloneAndPassesNoLoginOn) {
       "import base64\n"
       "sock = socket.create_connection(('127.0.0.1', 3128), 5)\n"
       "sock.sendall(b'GET http://allowed.test/by-proxy HTTP/1.1\\r\\nHost: allowed.test\\r\\n'\n"
-      "             b'Proxy-Authorization: Basic bWluZTptaW5l\\r\\nConnection: close\\r\\n\\r\\n')\n"
+      "             b'Proxy-Authorization: Basic bWluZTptaW5l\\r\\nConnection: "
+      "close\\r\\n\\r\\n')\n"
       "print(sock.makefile().read())\n",
       {"--network", "allow=allowed.test,http:allowed.test", "--credential", kBearer});
   EXPECT_THAT(done.out, HasSubstr("hello from allowed.test /by-proxy")) << done.err;

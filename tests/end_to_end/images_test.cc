@@ -238,9 +238,10 @@ TEST_P(Images, TheUserOfTheImageIsFollowedAndNeverRoot) {
     EXPECT_EQ(imported.status, 0) << imported.err;
     std::vector<std::string> words = {"run", "--image", name + ":1"};
     words.insert(words.end(), options.begin(), options.end());
-    words.insert(words.end(), {"--", "sh", "-c",
-                               "echo $(id -u) $(id -g) $(id -un) $HOME; cd /workspace; touch f ~/g; "
-                               "stat -c '%u %g' f; touch /etc/x /app/x 2>/dev/null || echo held"});
+    words.insert(words.end(),
+                 {"--", "sh", "-c",
+                  "echo $(id -u) $(id -g) $(id -un) $HOME; cd /workspace; touch f ~/g; "
+                  "stat -c '%u %g' f; touch /etc/x /app/x 2>/dev/null || echo held"});
     return carrel(words);
   };
   for (const auto& [name, who] :

@@ -58,7 +58,8 @@ TEST_P(MemoryWorkspaces, SnapshotIsShownRestoredAndForked) {
   EXPECT_NE(carrel({"diff", box.id()}).out.find("-one\n+two\n"), std::string::npos);
   EXPECT_EQ(says({"restore", box.id(), "first"}), first);
   EXPECT_EQ(box.sh(kTree).out, tree);
-  EXPECT_EQ(box.sh("echo mine >> d/f; cat twin; rm -r d && ls -A").out, "one\nmine\nlink\np\ntwin\n")
+  EXPECT_EQ(box.sh("echo mine >> d/f; cat twin; rm -r d && ls -A").out,
+            "one\nmine\nlink\np\ntwin\n")
       << "what was restored is the sandbox's own";
   EXPECT_EQ(says({"restore", box.id(), "first"}), first);
   const std::string fork = says({"fork", box.id()});
@@ -101,12 +102,13 @@ TEST_P(MemoryWorkspaces, OneThatNeverHadASnapshotLeavesNothing) {
 // In memory such a write changes no time.
 TEST_P(MemoryWorkspaces, WritesThroughAMappingAreSeen) {
   const Box box(GetParam());
-  does(box, "python3 -c \"import mmap, os, time\n"
-            "f = os.open('m', os.O_RDWR | os.O_CREAT); os.write(f, b'0' * 4096)\n"
-            "m = mmap.mmap(f, 4096)\n"
-            "for i in range(1, 4):\n"
-            " while not os.path.exists('/tmp/%d' % i): time.sleep(0.01)\n"
-            " m[0:1] = b'%d' % i; open('/tmp/done%d' % i, 'w')\n\" > /tmp/log 2>&1 & :");
+  does(box,
+       "python3 -c \"import mmap, os, time\n"
+       "f = os.open('m', os.O_RDWR | os.O_CREAT); os.write(f, b'0' * 4096)\n"
+       "m = mmap.mmap(f, 4096)\n"
+       "for i in range(1, 4):\n"
+       " while not os.path.exists('/tmp/%d' % i): time.sleep(0.01)\n"
+       " m[0:1] = b'%d' % i; open('/tmp/done%d' % i, 'w')\n\" > /tmp/log 2>&1 & :");
   std::vector<std::string> ids;
   for (const char* round : {"1", "2", "3"}) {
     const std::string n(round);
@@ -121,15 +123,18 @@ TEST_P(MemoryWorkspaces, WritesThroughAMappingAreSeen) {
 
 TEST_P(MemoryWorkspaces, UnreadableAndHostileFilesAreFiles) {
   const Box box(GetParam());
-  does(box, "mkdir -p closed/in; echo x > closed/in/f; chmod 000 closed/in/f closed/in closed; "
-            "ln -s /etc/shadow s; ln -s ../../../../.. up; touch -- '-rf' $'a\\nb'; "
-            "mkdir .carrel-restore; echo y > .carrel-restore/y");
+  does(box,
+       "mkdir -p closed/in; echo x > closed/in/f; chmod 000 closed/in/f closed/in closed; "
+       "ln -s /etc/shadow s; ln -s ../../../../.. up; touch -- '-rf' $'a\\nb'; "
+       "mkdir .carrel-restore; echo y > .carrel-restore/y");
   const std::string id = says({"snapshot", box.id()});
   does(box, "chmod 700 closed; chmod 700 closed/in; rm -rf -- closed s up '-rf' *");
   EXPECT_EQ(says({"restore", box.id(), id}), id);
-  EXPECT_EQ(box.sh("stat -c %a closed; chmod 700 closed; stat -c %a closed/in; readlink s up; ls -A "
-                   "| wc -l").out,
-            "0\n0\n/etc/shadow\n../../../../..\n6\n")
+  EXPECT_EQ(
+      box.sh("stat -c %a closed; chmod 700 closed; stat -c %a closed/in; readlink s up; ls -A "
+             "| wc -l")
+          .out,
+      "0\n0\n/etc/shadow\n../../../../..\n6\n")
       << "one name is the restore's own, and one has a line break";
 }
 

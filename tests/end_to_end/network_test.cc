@@ -195,7 +195,8 @@ TEST_P(Network, ATightenedPolicyEndsWhatItNoLongerAllows) {
                          "    print('cut', error)\n"}));
   ASSERT_TRUE(client.wait_for_output("ping", std::chrono::seconds(10)));
   ASSERT_EQ(carrel({"net", "set", box.id(), "allow="}).status, 0);
-  EXPECT_THAT(client.wait(std::chrono::seconds(10)).out, AnyOf(HasSubstr("cut"), HasSubstr("got b''")));
+  EXPECT_THAT(client.wait(std::chrono::seconds(10)).out,
+              AnyOf(HasSubstr("cut"), HasSubstr("got b''")));
 }
 
 TEST_P(Network, D31_AWorkerThatDiesIsReplacedAndNamesStayWhatTheyWere) {

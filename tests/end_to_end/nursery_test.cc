@@ -1,4 +1,6 @@
 // One-shot sandboxes whose first process comes from the keeper's nursery.
+#include "support/nursery.h"
+
 #include <sys/stat.h>
 
 #include <csignal>
@@ -9,7 +11,6 @@
 #include "support/box.h"
 #include "support/fixture.h"
 #include "support/host.h"
-#include "support/nursery.h"
 
 namespace carrel::test {
 namespace {
@@ -42,8 +43,8 @@ class Nursery : public CarrelTest {
 CARREL_AS_BOTH(Nursery);
 
 TEST_P(Nursery, SandboxesShareNothingThatOneOfThemWrote) {
-  auto first = guest(
-      "for d in /tmp /workspace ~ /dev/shm; do echo secret > $d/left || echo cannot; done");
+  auto first =
+      guest("for d in /tmp /workspace ~ /dev/shm; do echo secret > $d/left || echo cannot; done");
   const Run second = bash("cat /tmp/left /workspace/left ~/left /dev/shm/left; ls -A /tmp ~");
   EXPECT_EQ(second.out.find("secret"), std::string::npos);
   EXPECT_EQ(first->out().find("cannot"), std::string::npos);
@@ -254,9 +255,8 @@ class Places : public CarrelTest {
 
   static std::vector<std::string> kept() {
     std::vector<std::string> found = groups_of(place().label(GetParam()));
-    std::erase_if(found, [](const std::string& group) {
-      return group.find("-place-") == std::string::npos;
-    });
+    std::erase_if(
+        found, [](const std::string& group) { return group.find("-place-") == std::string::npos; });
     return found;
   }
   // What the kernel made of it: another group of the same name has another number.
@@ -311,8 +311,8 @@ TEST_P(Places, WhatALimitWasFeltInIsNotLeft) {
 TEST_P(Places, SeveralAtOnceHaveOneEach) {
   std::vector<std::unique_ptr<Process>> rooms;
   for (int i = 0; i < 3; ++i) {
-    rooms.push_back(std::make_unique<Process>(
-        launch({"run", "--", "bash", "-c", "echo up; read -r line"})));
+    rooms.push_back(
+        std::make_unique<Process>(launch({"run", "--", "bash", "-c", "echo up; read -r line"})));
     ASSERT_TRUE(rooms.back()->wait_for_output("up\n", seconds(20))) << rooms.back()->err();
   }
   for (const std::string& group : kept()) {

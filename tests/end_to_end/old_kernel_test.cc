@@ -258,12 +258,12 @@ TEST_P(OldKernel, FoldersOfTheHostAreMountedAndAsReadOnly) {
   const Run expected = bash(script, {"--mount", work + "/data:/data"});
   EXPECT_NE(expected.out.find("'/data/below/x': Read-only"), std::string::npos) << expected.out;
   for (const char* missing : {"mount_setattr", "openat2", "mount_setattr,openat2,close_range"}) {
-    const Run run = without(
-        missing, {"run", "--mount", work + "/data:/data", "--", "bash", "-c", script});
+    const Run run =
+        without(missing, {"run", "--mount", work + "/data:/data", "--", "bash", "-c", script});
     EXPECT_EQ(run.out, expected.out) << missing << run.err;
   }
-  const Run writable = without("mount_setattr", {"run", "--mount", work + "/data:/data:rw", "--",
-                                                 "touch", "/data/x"});
+  const Run writable = without(
+      "mount_setattr", {"run", "--mount", work + "/data:/data:rw", "--", "touch", "/data/x"});
   if (below) {
     ::umount2((work + "/data/below").c_str(), MNT_DETACH);
   }

@@ -253,8 +253,8 @@ TEST_P(OneShot, R28_SetupPreparesOnceAndThenChangesNothing) {
   const Run second = carrel({"setup"});
   EXPECT_EQ(second.status, 0) << second.err;
   EXPECT_TRUE(second.out.starts_with("nothing to do: ")) << second.out;
-  EXPECT_EQ(carrel({"setup", "--json"}).out,
-            "{\"home\":\"" + place().home(GetParam()) + "\",\"image\":\"host\",\"changed\":false}\n");
+  EXPECT_EQ(carrel({"setup", "--json"}).out, "{\"home\":\"" + place().home(GetParam()) +
+                                                 "\",\"image\":\"host\",\"changed\":false}\n");
 }
 
 TEST_P(OneShot, R28_SetupSaysWhatIsInTheWay) {

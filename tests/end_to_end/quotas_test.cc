@@ -31,9 +31,9 @@ class Quotas : public CarrelTest {
       EXPECT_EQ(carrel({"rm", "--all", "--force"}).status, 0);
       EXPECT_EQ(carrel({"workspace", "prune", "--older-than", "1ms"}).status, 0);
       EXPECT_TRUE(fs::is_empty(place().home(GetParam()) + "/workspaces"));
-      EXPECT_TRUE(eventually(std::chrono::seconds(5),
-                             [&] { return loop_devices_of(GetParam()).empty(); }))
-          << loop_devices_of(GetParam());
+      EXPECT_TRUE(eventually(std::chrono::seconds(5), [&] {
+        return loop_devices_of(GetParam()).empty();
+      })) << loop_devices_of(GetParam());
     }
     CarrelTest::TearDown();
   }
@@ -41,10 +41,10 @@ class Quotas : public CarrelTest {
   // As on a host that lacks a file.
   Run without(const std::string& file, std::vector<std::string> words) const {
     Launch wrapped = launch(std::move(words));
-    wrapped.arguments.insert(wrapped.arguments.begin(),
-                             {"--mount", "--propagation", "private", "sh", "-c",
-                              "mount --bind /dev/null \"$0\" && exec \"$@\"", file,
-                              wrapped.program});
+    wrapped.arguments.insert(
+        wrapped.arguments.begin(),
+        {"--mount", "--propagation", "private", "sh", "-c",
+         "mount --bind /dev/null \"$0\" && exec \"$@\"", file, wrapped.program});
     wrapped.program = "/usr/bin/unshare";
     return Process(wrapped).wait(std::chrono::seconds(60));
   }
@@ -74,8 +74,9 @@ class Quotas : public CarrelTest {
 };
 CARREL_AS_BOTH(Quotas);
 
-constexpr char kFill[] = "dd if=/dev/zero of=large bs=1M count=100 2>&1 | tail -4; "
-                         "sync; stat -c %s large";
+constexpr char kFill[] =
+    "dd if=/dev/zero of=large bs=1M count=100 2>&1 | tail -4; "
+    "sync; stat -c %s large";
 
 TEST_P(Quotas, R57_AFullWorkspaceSaysSoAndTheHostsDiskIsLeftAlone) {
   const Box box(GetParam(), {"--workspace", "w", "--disk", "20m", "--require", "disk"});
@@ -84,7 +85,8 @@ TEST_P(Quotas, R57_AFullWorkspaceSaysSoAndTheHostsDiskIsLeftAlone) {
   EXPECT_GE(before, 20U << 20) << "its room is set aside";
   const Run full = box.sh(kFill);
   EXPECT_NE(full.out.find("No space left on device"), std::string::npos) << full.out << full.err;
-  const long size = std::atol(full.out.substr(full.out.rfind('\n', full.out.size() - 2) + 1).c_str());
+  const long size =
+      std::atol(full.out.substr(full.out.rfind('\n', full.out.size() - 2) + 1).c_str());
   EXPECT_GE(size, (20L << 20) - (1 << 20));
   EXPECT_LE(size, (20L << 20) + (3 << 20));
   EXPECT_EQ(taken_by("w"), before);
@@ -98,7 +100,8 @@ TEST_P(Quotas, R57_TheNumberOfFilesIsHeldToo) {
       "mkdir d; python3 -c \"import os\nfor i in range(20000):\n"
       " os.close(os.open('d/%d' % i, os.O_CREAT | os.O_WRONLY))\" 2>&1 | tail -1; ls d | wc -l");
   EXPECT_NE(full.out.find("No space left on device"), std::string::npos) << full.out << full.err;
-  const long files = std::atol(full.out.substr(full.out.rfind('\n', full.out.size() - 2) + 1).c_str());
+  const long files =
+      std::atol(full.out.substr(full.out.rfind('\n', full.out.size() - 2) + 1).c_str());
   EXPECT_GE(files, 5000);
   EXPECT_LE(files, 6000);
   EXPECT_EQ(box.sh("rm -r d; echo x > f; cat f").out, "x\n");
@@ -107,12 +110,15 @@ TEST_P(Quotas, R57_TheNumberOfFilesIsHeldToo) {
 TEST_P(Quotas, AFullWorkspaceCanBeSnapshottedAndRestored) {
   const Box box(GetParam(), {"--workspace", "w", "--disk", "20m"});
   // Nearly full of one thing, then of another: both are never there at once.
-  ASSERT_EQ(box.sh("head -c 15M /dev/urandom > one; ln -s one link; mkdir d; echo x > d/x").status, 0);
+  ASSERT_EQ(box.sh("head -c 15M /dev/urandom > one; ln -s one link; mkdir d; echo x > d/x").status,
+            0);
   const std::string sum = box.sh("sha256sum one").out;
   const std::string id = says({"snapshot", "w"});
-  ASSERT_EQ(box.sh("rm one link; head -c 15M /dev/urandom > two; ln -s two link; rm -r d").status, 0);
-  (void)box.sh("dd if=/dev/zero of=rest bs=64k 2>/dev/null; python3 -c \"import os\nfor i in range(20000):\n"
-         " os.close(os.open('n%d' % i, os.O_CREAT | os.O_WRONLY))\" 2>/dev/null");
+  ASSERT_EQ(box.sh("rm one link; head -c 15M /dev/urandom > two; ln -s two link; rm -r d").status,
+            0);
+  (void)box.sh(
+      "dd if=/dev/zero of=rest bs=64k 2>/dev/null; python3 -c \"import os\nfor i in range(20000):\n"
+      " os.close(os.open('n%d' % i, os.O_CREAT | os.O_WRONLY))\" 2>/dev/null");
   const std::string full = says({"snapshot", "w"});
   EXPECT_EQ(says({"restore", "w", id}), id);
   EXPECT_EQ(box.sh("sha256sum one").out, sum);
@@ -148,8 +154,8 @@ TEST_P(Quotas, NobodyOutsideSeesTheMountAndItEndsWithItsLastUser) {
   EXPECT_NE(options.out.find("nosuid,nodev"), std::string::npos) << options.out;
   EXPECT_EQ(options.out.find(place().home(GetParam())), std::string::npos) << options.out;
   EXPECT_EQ(box.remove({"--force"}).status, 0);
-  EXPECT_TRUE(eventually(std::chrono::seconds(5),
-                         [&] { return loop_devices_of(GetParam()).empty(); }));
+  EXPECT_TRUE(
+      eventually(std::chrono::seconds(5), [&] { return loop_devices_of(GetParam()).empty(); }));
 }
 
 TEST_P(Quotas, ManyAtOnceAreOneFileSystem) {

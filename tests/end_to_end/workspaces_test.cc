@@ -1,5 +1,5 @@
-// Workspaces: files that outlive the sandbox, their snapshots, what changed between them, and copies
-// that go on by themselves.
+// Workspaces: files that outlive the sandbox, their snapshots, what changed between them, and
+// copies that go on by themselves.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -107,8 +107,7 @@ TEST_P(Workspaces, AreNotSharedUnlessBothAsk) {
 }
 
 TEST_P(Workspaces, OneRunAtATimeHasOne) {
-  Process running(
-      launch({"run", "--workspace", "w", "--", "sh", "-c", "echo > here; sleep 30"}));
+  Process running(launch({"run", "--workspace", "w", "--", "sh", "-c", "echo > here; sleep 30"}));
   ASSERT_TRUE(eventually(std::chrono::seconds(10), [&] {
     return fs::exists(WorkspaceFiles(GetParam(), "w").tree() + "/here");
   }));
@@ -141,7 +140,8 @@ TEST_P(Workspaces, R57_WhoMakesOneTooLargeIsEnded) {
   // Where it has a file system of its own, that holds more than this.
   ASSERT_EQ(bash("true", {"--workspace", "w", "--disk", "200m"}).status, 0);
   const std::vector<std::string> small = {"--workspace", "w", "--disk", "20m"};
-  const Run full = bash("for i in $(seq 300); do head -c 1M /dev/zero > f$i; sleep 0.01; done", small);
+  const Run full =
+      bash("for i in $(seq 300); do head -c 1M /dev/zero > f$i; sleep 0.01; done", small);
   EXPECT_EQ(full.status, 137);
   EXPECT_TRUE(says_one_line(full, "the workspace is full: its limit is 20 MiB")) << full.err;
   const Run cleaned = bash("ls | wc -l; rm -f f*; ls | wc -l", small);
@@ -154,8 +154,8 @@ TEST_P(Workspaces, R57_WhoMakesOneTooLargeIsEnded) {
   // What a command left behind is seen, too, and files without a name.
   const Box box(GetParam(), small);
   does(box, "rm -f *; (for i in $(seq 300); do head -c 1M /dev/zero > g$i; sleep 0.02; done) & :");
-  EXPECT_TRUE(eventually(std::chrono::seconds(15),
-                         [&] { return box.sh("pgrep -c sleep").out == "0\n"; }));
+  EXPECT_TRUE(
+      eventually(std::chrono::seconds(15), [&] { return box.sh("pgrep -c sleep").out == "0\n"; }));
   does(box, "rm -f *");
   const json result = box.result(
       "python3 -c \"import os, time\nfor i in range(300):\n"
@@ -214,13 +214,17 @@ TEST_P(Workspaces, ANameOfASnapshotIsOneOfItsWorkspace) {
 
 TEST_P(Workspaces, DiffIsReadByGit) {
   const Box box(GetParam(), {"--workspace", "w"});
-  does(box, "printf 'x:\\n\\ttab\\xff\\n' > Makefile; printf 'a\\nb\\nc' > text; echo gone > gone; mkdir d; seq 100 > d/numbers");
+  does(box,
+       "printf 'x:\\n\\ttab\\xff\\n' > Makefile; printf 'a\\nb\\nc' > text; echo gone > gone; "
+       "mkdir d; seq 100 > d/numbers");
   says({"snapshot", "w"});
   const std::string copy = place().home(GetParam()) + "/copy";
   const WorkspaceFiles files(GetParam(), "w");
   const std::string tree = files.tree();
   fs::copy(tree, copy, fs::copy_options::recursive);
-  does(box, "printf 'x:\\n\\tother\\xff\\n' > Makefile; printf 'a\\nB\\nc\\n' > text; rm gone; sed -i 's/^50$/fifty/' d/numbers; echo n > d/new");
+  does(box,
+       "printf 'x:\\n\\tother\\xff\\n' > Makefile; printf 'a\\nB\\nc\\n' > text; rm gone; sed -i "
+       "'s/^50$/fifty/' d/numbers; echo n > d/new");
   const std::string patch = file("patch", carrel({"diff", "w"}).out);
   const std::string script = "cd " + copy + " && git apply --whitespace=nowarn " + patch +
                              " && diff -r " + tree + " " + copy;
@@ -232,16 +236,15 @@ TEST_P(Workspaces, WorkloadStandsStillForASnapshot) {
   // Two files that always say the same, but for a moment. A snapshot between the two would show it.
   const Box box(GetParam(), {"--workspace", "w"});
   does(box, "echo 0 > a; echo 0 > b");
-  const Run started = carrel(
-      {"exec", "--detach", box.id(), "--", "python3", "-c",
-       "import os\n"
-       "a, b = (os.open(n, os.O_WRONLY) for n in 'ab')\n"
-       "i = 0\n"
-       "while True:\n"
-       "  i += 1\n"
-       "  text = b'%09d\\n' % i\n"
-       "  os.pwrite(a, text, 0)\n"
-       "  os.pwrite(b, text, 0)\n"});
+  const Run started = carrel({"exec", "--detach", box.id(), "--", "python3", "-c",
+                              "import os\n"
+                              "a, b = (os.open(n, os.O_WRONLY) for n in 'ab')\n"
+                              "i = 0\n"
+                              "while True:\n"
+                              "  i += 1\n"
+                              "  text = b'%09d\\n' % i\n"
+                              "  os.pwrite(a, text, 0)\n"
+                              "  os.pwrite(b, text, 0)\n"});
   ASSERT_EQ(started.status, 0) << started.err;
   for (int round = 0; round < 10; ++round) {
     const std::string id = says({"snapshot", "w"});
@@ -277,8 +280,9 @@ TEST_P(Workspaces, ForkGoesOnByItself) {
   const Box box(GetParam(), {"--workspace", "w", "--memory", "300m"});
   does(box, "echo one > a; mkdir d; echo x > d/y");
   const std::string fork = says({"fork", box.id(), "--workspace", "copy", "--name", "other"});
-  EXPECT_EQ(carrel({"sh", fork, "cat a d/y; echo fork >> a; rm -r d; mkdir d; ls d; echo n > new"}).out,
-            "one\nx\n");
+  EXPECT_EQ(
+      carrel({"sh", fork, "cat a d/y; echo fork >> a; rm -r d; mkdir d; ls d; echo n > new"}).out,
+      "one\nx\n");
   EXPECT_EQ(box.sh("cat a; ls").out, "one\na\nd\n");
   EXPECT_EQ(object({"info", "other"})["settings"]["memory"], "300m");
   json names = json::array();
@@ -353,9 +357,10 @@ TEST_P(Workspaces, UnreadableFilesAreInASnapshot) {
 
 TEST_P(Workspaces, HostileNamesAndLinksAreData) {
   const Box box(GetParam(), {"--workspace", "w"});
-  does(box, "ln -s /etc/shadow s; ln -s ../../../../.. up; touch $'a\\nb' $'\\e[31m' -- '-rf' ' '; "
-         "mkfifo p; ln -s p/../../x q; python3 -c \"import socket; "
-         "socket.socket(socket.AF_UNIX).bind('sock')\"");
+  does(box,
+       "ln -s /etc/shadow s; ln -s ../../../../.. up; touch $'a\\nb' $'\\e[31m' -- '-rf' ' '; "
+       "mkfifo p; ln -s p/../../x q; python3 -c \"import socket; "
+       "socket.socket(socket.AF_UNIX).bind('sock')\"");
   const std::string id = says({"snapshot", "w"});
   const Run diff = carrel({"diff", "w", "--from", id});
   EXPECT_EQ(diff.status, 0) << diff.err;
@@ -372,7 +377,8 @@ TEST_P(Workspaces, HostileNamesAndLinksAreData) {
 TEST_P(Workspaces, AttributesOfUsersAreKept) {
   const Box box(GetParam(), {"--workspace", "w"});
   const auto set = [&](const std::string& path, const std::string& value) {
-    does(box, "python3 -c \"import os; os.setxattr('" + path + "', 'user.color', b'" + value + "')\"");
+    does(box,
+         "python3 -c \"import os; os.setxattr('" + path + "', 'user.color', b'" + value + "')\"");
   };
   const auto get = [](const std::string& path) {
     return "python3 -c \"import os; print(os.getxattr('" + path + "', 'user.color').decode())\"";
@@ -401,7 +407,8 @@ TEST_P(Workspaces, AttributesOfOverlaysAreNotTheWorkloads) {
   const Box box(GetParam(), {"--workspace", "w"});
   does(box, "mkdir d; echo x > d/old");
   says({"snapshot", "w"});
-  does(box, "echo y > d/new; python3 -c \"import os; os.setxattr('d', 'user.overlay.opaque', b'y')\"");
+  does(box,
+       "echo y > d/new; python3 -c \"import os; os.setxattr('d', 'user.overlay.opaque', b'y')\"");
   const std::string fork = says({"fork", "w"});
   EXPECT_EQ(carrel({"sh", fork, "ls d"}).out, "new\nold\n");
 }
@@ -448,8 +455,8 @@ TEST_P(Workspaces, ANameIsMeantBeforeTheBeginningOfAnId) {
   ASSERT_EQ(bash("echo mine > file", {"--workspace", name}).status, 0);
   const Run snapshot = carrel({"snapshot", name});
   ASSERT_EQ(snapshot.status, 0) << snapshot.err;
-  EXPECT_NE(carrel({"workspace", "history", name}).out.find(
-                snapshot.out.substr(0, snapshot.out.find('\n'))),
+  EXPECT_NE(carrel({"workspace", "history", name})
+                .out.find(snapshot.out.substr(0, snapshot.out.find('\n'))),
             std::string::npos);
   EXPECT_EQ(box.sh("ls").out, "");
 }

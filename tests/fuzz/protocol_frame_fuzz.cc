@@ -81,8 +81,8 @@ void steps(std::string_view payload) {
   Writer writer(room);
   protocol::MountStep step;
   while (protocol::parse_step(reader, step)) {
-    require(step.slot < (step.kind == protocol::StepKind::kTree ? protocol::kMaxTrees
-                                                                : protocol::kMaxTmpfs));
+    require(step.slot <
+            (step.kind == protocol::StepKind::kTree ? protocol::kMaxTrees : protocol::kMaxTmpfs));
     protocol::write_step(writer, step);
     require(writer.ok());
   }

@@ -111,8 +111,8 @@ TEST_P(Clients, FollowerThatLeavesHoldsNobodyBack) {
 TEST_P(Clients, AnyFollowerCanEndTheCommandOrGiveItInput) {
   Box box(GetParam());
   Connection first(GetParam(), box);
-  std::uint32_t fed = first.start(
-      {.text = {}, .arguments = {"head", "-n1"}, .flags = protocol::kStartStdin});
+  std::uint32_t fed =
+      first.start({.text = {}, .arguments = {"head", "-n1"}, .flags = protocol::kStartStdin});
   std::uint32_t ended = first.start({.text = {}, .arguments = {"sleep", "20"}});
   Connection second(GetParam(), box);
   auto known = second.list();

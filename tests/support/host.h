@@ -27,7 +27,8 @@ std::vector<HostProcess> descendants();
 // where the one that works has one above it.
 std::vector<HostProcess> processes_of(const std::string& command);
 
-// Whether it is the nursery of a keeper, or waits there for a sandbox: it belongs to the installation and to no sandbox.
+// Whether it is the nursery of a keeper, or waits there for a sandbox: it belongs to the
+// installation and to no sandbox.
 bool is_nursery(const HostProcess& process);
 
 // A line of /proc/PID/status without its name; empty if the process or the line is missing.

@@ -41,12 +41,15 @@ Internet::Internet(const std::string& directory) : directory_(directory) {
   const std::string resolver = directory + "/resolv.conf";
   write_text(resolver, "nameserver 11.0.0.53\n");
   const bool connected =
-      shell("PATH=$PATH:/usr/sbin:/sbin; ip link set lo up && "
-            "ip link add outside type veth peer name inside netns " + pid + " && "
-            "ip addr add 11.0.0.2/24 dev outside && "
-            "ip -6 addr add 2400:1111:ffff::2/64 dev outside nodad && ip link set outside up && "
-            "ip route add default via 11.0.0.1 && "
-            "ip -6 route add default via 2400:1111:ffff::1") &&
+      shell(
+          "PATH=$PATH:/usr/sbin:/sbin; ip link set lo up && "
+          "ip link add outside type veth peer name inside netns " +
+          pid +
+          " && "
+          "ip addr add 11.0.0.2/24 dev outside && "
+          "ip -6 addr add 2400:1111:ffff::2/64 dev outside nodad && ip link set outside up && "
+          "ip route add default via 11.0.0.1 && "
+          "ip -6 route add default via 2400:1111:ffff::1") &&
       shell("mount --bind " + resolver + " \"$(readlink -f /etc/resolv.conf)\"");
   EXPECT_TRUE(connected) << "cannot connect the test to its internet";
   process_->write("go\n");
@@ -63,9 +66,13 @@ Internet::~Internet() {
 
 void Internet::trust() const {
   const std::string bundle = directory_ + "/trusted.crt";
-  EXPECT_TRUE(shell("file=$(readlink -f /etc/ssl/certs/ca-certificates.crt) && "
-                    "cat \"$file\" " + directory_ + "/ca.pem > " + bundle + " && "
-                    "chmod 0644 " + bundle + " && mount --bind " + bundle + " \"$file\""))
+  EXPECT_TRUE(
+      shell("file=$(readlink -f /etc/ssl/certs/ca-certificates.crt) && "
+            "cat \"$file\" " +
+            directory_ + "/ca.pem > " + bundle +
+            " && "
+            "chmod 0644 " +
+            bundle + " && mount --bind " + bundle + " \"$file\""))
       << "the host has no list of certificate authorities";
 }
 

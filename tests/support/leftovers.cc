@@ -59,8 +59,7 @@ Leftovers Leftovers::snapshot() {
       const fs::path relative = entry.path().lexically_relative(place().home(as) + "/run");
       const bool keepers = relative.string().starts_with("keeper") || relative == "nursery" ||
                            relative == "one-shots" || relative == "places" ||
-                           relative == "serve.lock" ||
-                           relative.string().starts_with("egress");
+                           relative == "serve.lock" || relative.string().starts_with("egress");
       if (!keepers && (!entry.is_directory(ignored) || relative.has_parent_path())) {
         result.found_.insert("file " + entry.path().string());
       }

@@ -20,9 +20,9 @@ namespace carrel::native {
 namespace {
 
 // The guest sets these itself; of whoever made it only the hard limit counts.
-constexpr std::array kSetByTheGuest = {RLIMIT_CORE,       RLIMIT_NOFILE, RLIMIT_NPROC,
+constexpr std::array kSetByTheGuest = {RLIMIT_CORE,       RLIMIT_NOFILE,  RLIMIT_NPROC,
                                        RLIMIT_FSIZE,      RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE,
-                                       RLIMIT_SIGPENDING, RLIMIT_RTPRIO, RLIMIT_NICE};
+                                       RLIMIT_SIGPENDING, RLIMIT_RTPRIO,  RLIMIT_NICE};
 
 template <typename Value>
 void add(std::string& text, const Value& value) {

@@ -83,8 +83,7 @@ std::vector<std::string> loadable_risks(std::string_view modules_dep, std::strin
 
 std::vector<std::string> risky_modules() {
   utsname kernel{};
-  if (::uname(&kernel) != 0 ||
-      text_of("/proc/sys/kernel/modules_disabled", 16).starts_with('1')) {
+  if (::uname(&kernel) != 0 || text_of("/proc/sys/kernel/modules_disabled", 16).starts_with('1')) {
     return {};
   }
   const std::string list = "/lib/modules/" + std::string(kernel.release) + "/modules.dep";

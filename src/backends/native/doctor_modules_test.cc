@@ -22,8 +22,9 @@ TEST(DoctorModules, ThoseThatAnyoneCanHaveLoadedAreNamed) {
 }
 
 TEST(DoctorModules, ForbiddenOnesAreNot) {
-  EXPECT_THAT(loadable_risks(kModules, "# a comment\ninstall sctp /bin/false\n"
-                                       "install algif-hash /usr/bin/true\n"),
+  EXPECT_THAT(loadable_risks(kModules,
+                             "# a comment\ninstall sctp /bin/false\n"
+                             "install algif-hash /usr/bin/true\n"),
               ElementsAre("can"));
 }
 

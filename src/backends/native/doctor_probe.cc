@@ -83,8 +83,8 @@ void try_sandbox_parts(SharedBoard& shared) {
   if (pid == 0) {
     ::close(ready_read.get());
     ::close(go_write.get());
-    try_namespaces(board,
-                   {ready_write.get(), go_read.get(), network.routes, network.rules}, groups);
+    try_namespaces(board, {ready_write.get(), go_read.get(), network.routes, network.rules},
+                   groups);
   }
   if (pid < 0) {
     return;

@@ -149,9 +149,10 @@ Status check_required(const policy::Spec& spec, const EnforcementFacts& facts) {
       // A tmpfs has a size everywhere.
       case policy::Protection::kDisk:
         if (!spec.workspace.empty() && !holds_disk(spec, facts)) {
-          return missing("disk", facts.own_disk_bytes != 0
-                                     ? "the workspace was made larger"
-                                     : "the workspace has no file system of its own, only a watchdog");
+          return missing("disk",
+                         facts.own_disk_bytes != 0
+                             ? "the workspace was made larger"
+                             : "the workspace has no file system of its own, only a watchdog");
         }
         break;
       case policy::Protection::kLandlock:

@@ -70,9 +70,8 @@ Result<PreparedTree> prepare(const GivenTree& tree, std::uint32_t id) {
   if (::geteuid() != 0) {
     return prepared;
   }
-  auto copy = tree.standing == GivenTree::Standing::kInTree
-                  ? kernel::copy_mounts(tree.source.get())
-                  : duplicate_mount(tree.source.get());
+  auto copy = tree.standing == GivenTree::Standing::kInTree ? kernel::copy_mounts(tree.source.get())
+                                                            : duplicate_mount(tree.source.get());
   if (!copy.ok()) {
     return in_tree(std::move(copy.error()), tree);
   }

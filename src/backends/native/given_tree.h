@@ -43,14 +43,14 @@ struct GivenTree {
   // Whether the source has a place in the host's tree, or is a mount that has none.
   enum class Standing { kInTree, kNowhere };
 
-  UniqueFd source;     // O_PATH
+  UniqueFd source;                        // O_PATH
   Standing standing = Standing::kInTree;  // what stands nowhere is given once
-  std::string path;    // where the host has it
-  std::string target;  // where it appears; absolute, made if it is missing
+  std::string path;                       // where the host has it
+  std::string target;                     // where it appears; absolute, made if it is missing
   Kind kind = Kind::kFolder;
   policy::MountMode mode = policy::MountMode::kReadOnly;
   Owner owner;
-  std::vector<Hidden> hidden;  // none below another
+  std::vector<Hidden> hidden;      // none below another
   std::optional<Overlay> overlay;  // what is put there instead; `source` is its upper directory
   // What the file system holds that nobody else has; zero: it is somebody's, too.
   std::uint64_t own_bytes = 0;

@@ -81,8 +81,7 @@ Error child_error(const ChildFailure& failure) {
 }
 
 bool is_real_time() {
-  const int policy = static_cast<int>(::syscall(SYS_sched_getscheduler, 0)) &
-                     ~SCHED_RESET_ON_FORK;
+  const int policy = static_cast<int>(::syscall(SYS_sched_getscheduler, 0)) & ~SCHED_RESET_ON_FORK;
   return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
 }
 

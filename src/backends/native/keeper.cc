@@ -94,7 +94,6 @@ class Keeper {
     return listen();
   }
 
-
   void adopt() {
     sweep_boxes(home_, Sweeper::kKeeper);
     for (const std::string& id : storage::box_ids(home_)) {
@@ -170,9 +169,9 @@ class Keeper {
  private:
   struct Box {
     std::string id;
-    pid_t child = 0;     // 0: made by an earlier keeper, so its exit status is not ours to have
-    UniqueFd process;    // invalid once it has ended
-    Ending ending;       // then
+    pid_t child = 0;   // 0: made by an earlier keeper, so its exit status is not ours to have
+    UniqueFd process;  // invalid once it has ended
+    Ending ending;     // then
     bool networked = false;
   };
 

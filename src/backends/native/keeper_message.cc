@@ -30,18 +30,17 @@ std::string text_of(const Json& bytes) {
 }
 
 Json encode_overlay(const GivenTree::Overlay& overlay) {
-  return {{"top", bytes_of(overlay.top)},
-          {"layers", overlay.layers},
-          {"upper", overlay.upper},
-          {"work", overlay.work},
-          {"place", overlay.place},
-          {"mount", overlay.mount}};
+  return {{"top", bytes_of(overlay.top)}, {"layers", overlay.layers}, {"upper", overlay.upper},
+          {"work", overlay.work},         {"place", overlay.place},   {"mount", overlay.mount}};
 }
 
 GivenTree::Overlay decode_overlay(const Json& object) {
-  return {text_of(object.at("top")), object.at("layers").get<std::vector<std::string>>(),
-          object.at("upper").get<std::string>(), object.at("work").get<std::string>(),
-          object.at("place").get<std::string>(), object.at("mount").get<std::string>()};
+  return {text_of(object.at("top")),
+          object.at("layers").get<std::vector<std::string>>(),
+          object.at("upper").get<std::string>(),
+          object.at("work").get<std::string>(),
+          object.at("place").get<std::string>(),
+          object.at("mount").get<std::string>()};
 }
 
 Json encode_tree(const GivenTree& tree) {

@@ -14,7 +14,7 @@ namespace carrel::native {
 
 // A wish for a long-lived sandbox, as it travels to the keeper.
 struct CreateRequest {
-  std::string id;    // chosen by the caller, so that it can look for it if the keeper dies
+  std::string id;  // chosen by the caller, so that it can look for it if the keeper dies
   enum class Origin { kNew, kStopped } origin = Origin::kNew;
   // kWarm: the id is that of a sandbox that the keeper has ready.
   enum class From { kNothing, kWarm } from = From::kNothing;

@@ -39,7 +39,8 @@ TEST(KeeperMessage, ARequestArrivesAsItWasMeant) {
   tree.owner = {1001, 1002};
   tree.standing = GivenTree::Standing::kNowhere;
   tree.own_bytes = 1ULL << 40;
-  tree.overlay = {"/h\xfd", {"layers/a/tree"}, "w/mount/tree", "w/mount/work", "w/stage", "w/mount"};
+  tree.overlay = {"/h\xfd",       {"layers/a/tree"}, "w/mount/tree",
+                  "w/mount/work", "w/stage",         "w/mount"};
   tree.hidden = {{".env\xfe", GivenTree::Kind::kFolder, "a name"}};
   request.trees.push_back(std::move(tree));
   std::vector<UniqueFd> descriptors;

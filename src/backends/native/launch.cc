@@ -103,8 +103,8 @@ const kernel::SeccompProgram& guest_filter() {
 }
 
 std::string encode_plan(const MountPlan& plan) {
-  std::string payload(plan.staging.size() + plan.shared.size() + plan.alike.size() +
-                          plan.own.size() + 64, '\0');
+  std::string payload(
+      plan.staging.size() + plan.shared.size() + plan.alike.size() + plan.own.size() + 64, '\0');
   protocol::Writer writer({reinterpret_cast<unsigned char*>(payload.data()), payload.size()});
   protocol::write_plan(writer, {plan.staging, plan.shared, plan.alike, plan.own});
   payload.resize(writer.size());
@@ -157,8 +157,8 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
   boot.workload_filter = bytes_of(workload_filter(request.trees));
   // The guest of a one-shot sandbox needs no more than its command: the stricter filter is loaded
   // once, and both are under it.
-  boot.guest_filter = request.lifetime == Lifetime::kOneShot ? boot.workload_filter
-                                                             : bytes_of(guest_filter());
+  boot.guest_filter =
+      request.lifetime == Lifetime::kOneShot ? boot.workload_filter : bytes_of(guest_filter());
   boot.captive = messages_of(network);
   std::string payload(environment.size() + writable.size() + boot.guest_filter.size() +
                           boot.workload_filter.size() + network.routes.size() +
@@ -195,7 +195,8 @@ Status check_trees(const policy::Spec& spec, const std::vector<GivenTree>& trees
   if (!spec.workspace.empty() &&
       std::none_of(trees.begin(), trees.end(),
                    [](const GivenTree& tree) { return tree.target == kWorkspace; })) {
-    return Error{Code::kInvalid, 0,
+    return Error{Code::kInvalid,
+                 0,
                  "Failed to create sandbox: nobody opened the workspace '" + spec.workspace + "'",
                  {}};
   }
@@ -204,7 +205,8 @@ Status check_trees(const policy::Spec& spec, const std::vector<GivenTree>& trees
       return tree.target == mount.target && tree.mode == mount.mode;
     });
     if (!there) {
-      return Error{Code::kInvalid, 0,
+      return Error{Code::kInvalid,
+                   0,
                    "Failed to create sandbox: nobody checked the mount at '" + mount.target + "'",
                    {}};
     }

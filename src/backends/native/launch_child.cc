@@ -155,9 +155,9 @@ long take_identity(const ChildPlan& plan) {
   return result != 0 ? result : keep_capabilities(plan);
 }
 
-// CRITICAL: what the parent holds has to end with the parent, and this process has a copy of it all:
-// of the parent's end of the stream, whose closing tells it to give up, and of the locks by which
-// others know that the parent lives.
+// CRITICAL: what the parent holds has to end with the parent, and this process has a copy of it
+// all: of the parent's end of the stream, whose closing tells it to give up, and of the locks by
+// which others know that the parent lives.
 long close_others(unsigned one, unsigned other) {
   const unsigned first = one < other ? one : other;
   const unsigned second = one < other ? other : one;
@@ -185,8 +185,8 @@ void clear_handlers() {
 
 void run_child(const ChildPlan* given) {
   const ChildPlan& plan = *given;
-  if (long result = close_others(static_cast<unsigned>(plan.control),
-                                 static_cast<unsigned>(plan.report));
+  if (long result =
+          close_others(static_cast<unsigned>(plan.control), static_cast<unsigned>(plan.report));
       result != 0) {
     fail(plan.report, ChildStep::kDescriptors, result);
   }
@@ -251,8 +251,8 @@ pid_t clone_plainly(const CloneRequest& request, const ChildPlan& plan, ChildSta
   sigset_t before;
   sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, &before);
-  const int flags = static_cast<int>(request.flags & ~CLONE_CLEAR_SIGHAND) | CLONE_PIDFD |
-                    CLONE_VM | SIGCHLD;
+  const int flags =
+      static_cast<int>(request.flags & ~CLONE_CLEAR_SIGHAND) | CLONE_PIDFD | CLONE_VM | SIGCHLD;
   const pid_t pid = ::clone(run_cleared, &stack.bytes[sizeof stack.bytes], flags,
                             const_cast<ChildPlan*>(&plan), pidfd);
   const int reason = errno;
@@ -264,7 +264,7 @@ pid_t clone_plainly(const CloneRequest& request, const ChildPlan& plan, ChildSta
 
 Cloned clone_guest(const CloneRequest& request, const ChildPlan& plan, ChildStack& stack) {
   Cloned cloned;
-  struct clone_args arguments {};
+  struct clone_args arguments{};
   arguments.flags = request.flags | CLONE_PIDFD | CLONE_VM;
   arguments.pidfd = reinterpret_cast<unsigned long long>(&cloned.pidfd);
   arguments.exit_signal = SIGCHLD;

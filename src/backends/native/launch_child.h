@@ -17,11 +17,11 @@ struct ChildPlan {
   // The guest's stream. When the child may go on, one byte comes here with the descriptor of the
   // guest program; its end means give up. It becomes descriptor 3.
   int control = -1;
-  int report = -1;             // a failed step's number and errno go here; it closes with exec
-  unsigned id = 0;             // the user and the group that it becomes
-  bool changes_ids = false;    // whether its children are to become others
-  bool drop_groups = false;    // whether it may, and so must, give up the supplementary groups
-  bool real_time = false;      // whether its parent's real-time priority has to be given up
+  int report = -1;           // a failed step's number and errno go here; it closes with exec
+  unsigned id = 0;           // the user and the group that it becomes
+  bool changes_ids = false;  // whether its children are to become others
+  bool drop_groups = false;  // whether it may, and so must, give up the supplementary groups
+  bool real_time = false;    // whether its parent's real-time priority has to be given up
 };
 
 // The one id, of a user and of a group, that a sandbox's user namespaces map.

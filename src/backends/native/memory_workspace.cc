@@ -14,11 +14,11 @@
 namespace carrel::native {
 
 Result<UniqueFd> open_memory_workspace(const storage::BoxRecord& record) {
-  CARREL_ASSIGN(const UniqueFd root,
-                open_at(AT_FDCWD, "/proc/" + std::to_string(record.pid) + "/root",
-                        O_PATH | O_DIRECTORY));
-  // CRITICAL: another process may have had that number by then. What is open is the sandbox's if its
-  // process is there afterwards.
+  CARREL_ASSIGN(
+      const UniqueFd root,
+      open_at(AT_FDCWD, "/proc/" + std::to_string(record.pid) + "/root", O_PATH | O_DIRECTORY));
+  // CRITICAL: another process may have had that number by then. What is open is the sandbox's if
+  // its process is there afterwards.
   if (!storage::is_alive(record)) {
     return storage::no_such_box(record.id);
   }
@@ -33,8 +33,8 @@ Result<UniqueFd> open_memory_workspace(const storage::BoxRecord& record) {
   // CRITICAL: on any other file system somebody else could be behind it.
   struct statfs info{};
   if (::fstatfs(files.get(), &info) != 0 || info.f_type != TMPFS_MAGIC) {
-    return Error{Code::kInvalid, 0,
-                 "the /workspace of sandbox " + record.id + " is not in its memory", {}};
+    return Error{
+        Code::kInvalid, 0, "the /workspace of sandbox " + record.id + " is not in its memory", {}};
   }
   return files;
 }

@@ -25,17 +25,18 @@ constexpr std::uint64_t kGuestTmpfsBytes = 16U << 20;
 
 // What a program can read in /proc beyond its own processes and that tells about the host. These
 // are hidden in every sandbox.
-constexpr std::array kHiddenFiles = {
-    "keys",      "key-users", "kallsyms",   "modules",  "interrupts", "softirqs",  "sched_debug",
-    "schedstat", "vmstat",    "zoneinfo",   "buddyinfo", "diskstats", "partitions", "swaps",
-    "config.gz", "mtrr",      "timer_stats", "latency_stats", "cmdline", "version"};
+constexpr std::array kHiddenFiles = {"keys",        "key-users",     "kallsyms",    "modules",
+                                     "interrupts",  "softirqs",      "sched_debug", "schedstat",
+                                     "vmstat",      "zoneinfo",      "buddyinfo",   "diskstats",
+                                     "partitions",  "swaps",         "config.gz",   "mtrr",
+                                     "timer_stats", "latency_stats", "cmdline",     "version"};
 // The kernel opens these to the host's root only, and there is nobody with its id in a sandbox.
 // They are hidden where that is not so; every mount less makes the sandbox start sooner.
-constexpr std::array kPrivateFiles = {"kcore",      "kmsg",        "kpagecount",  "kpageflags",
-                                      "kpagecgroup", "iomem",      "ioports",     "slabinfo",
+constexpr std::array kPrivateFiles = {"kcore",       "kmsg",       "kpagecount",   "kpageflags",
+                                      "kpagecgroup", "iomem",      "ioports",      "slabinfo",
                                       "vmallocinfo", "timer_list", "pagetypeinfo", "sysrq-trigger"};
-constexpr std::array kHiddenDirectories = {"acpi", "asound", "scsi", "bus",
-                                           "fs",   "irq",    "driver", "dynamic_debug", "pressure"};
+constexpr std::array kHiddenDirectories = {"acpi", "asound", "scsi",          "bus",     "fs",
+                                           "irq",  "driver", "dynamic_debug", "pressure"};
 
 void add_etc(Parts& parts, const policy::Spec& spec, const Identity& identity) {
   PlanWriter& plan = parts.shared;
@@ -47,8 +48,7 @@ void add_etc(Parts& parts, const policy::Spec& spec, const Identity& identity) {
     users += "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
   }
   plan.file("etc/passwd", std::move(users));
-  plan.file("etc/group",
-            "root:x:0:\n" + spec.user + ":x:" + gid + ":\nnogroup:x:65534:\n");
+  plan.file("etc/group", "root:x:0:\n" + spec.user + ":x:" + gid + ":\nnogroup:x:65534:\n");
   plan.file("etc/hosts", "127.0.0.1 localhost " + spec.hostname + "\n::1 localhost\n");
   plan.file("etc/hostname", spec.hostname + "\n");
   // Where a sandbox has no network, nothing is there.
@@ -163,7 +163,7 @@ void each_entry(const std::string& path, Visit visit) {
       return;
     }
     const std::string name = entry->d_name;
-    struct stat info {};
+    struct stat info{};
     if (name != "." && name != ".." && ::lstat((path + "/" + name).c_str(), &info) == 0) {
       visit(name, info.st_mode);
     }
@@ -191,9 +191,8 @@ void add_entry(PlanWriter& plan, const policy::Spec& spec, const std::string& so
 // An image in a directory belongs to whoever made it, so nothing can be created in it: its entries
 // are shown in a root of our own. What the sandbox brings itself is left out.
 void add_directory_image(PlanWriter& plan, const policy::Spec& spec, const std::string& source) {
-  constexpr std::array kOwnEtc = {"passwd",      "group",      "hosts",
-                                  "hostname",    "resolv.conf", "machine-id",
-                                  "nsswitch.conf"};
+  constexpr std::array kOwnEtc = {"passwd",      "group",      "hosts",        "hostname",
+                                  "resolv.conf", "machine-id", "nsswitch.conf"};
   each_entry(source, [&](const std::string& name, mode_t mode) {
     if (is_of_image(name)) {
       add_entry(plan, spec, source + "/" + name, name, mode);
@@ -210,7 +209,7 @@ void add_directory_image(PlanWriter& plan, const policy::Spec& spec, const std::
 // The staging directory is covered while the root is built, so it must not lead to the image.
 std::string choose_staging(const std::string& image) {
   for (const char* candidate : {"/sys", "/tmp", "/mnt", "/run", "/var", "/home"}) {
-    struct stat info {};
+    struct stat info{};
     const std::string prefix = std::string(candidate) + "/";
     if (::stat(candidate, &info) == 0 && S_ISDIR(info.st_mode) &&
         (image + "/").compare(0, prefix.size(), prefix) != 0) {
@@ -223,8 +222,8 @@ std::string choose_staging(const std::string& image) {
 }  // namespace
 
 bool is_of_image(const std::string& name) {
-  constexpr std::array kOwn = {"proc", "sys", "dev", "tmp", "run", "var", "home", "root",
-                               "etc",  "mnt", "srv", "workspace"};
+  constexpr std::array kOwn = {"proc", "sys",  "dev", "tmp", "run", "var",
+                               "home", "root", "etc", "mnt", "srv", "workspace"};
   return std::find(kOwn.begin(), kOwn.end(), name) == kOwn.end();
 }
 
@@ -232,14 +231,18 @@ Status check_image(const policy::Spec& spec) {
   if (!spec.image.starts_with("dir:")) {
     return {};
   }
-  struct stat info {};
+  struct stat info{};
   if (::stat(spec.image.c_str() + 4, &info) != 0) {
-    return Error{errno == ENOENT ? Code::kNotFound : Code::kSystem, errno,
-                 "Failed to create sandbox: image '" + spec.image + "'", {}};
+    return Error{errno == ENOENT ? Code::kNotFound : Code::kSystem,
+                 errno,
+                 "Failed to create sandbox: image '" + spec.image + "'",
+                 {}};
   }
   if (!S_ISDIR(info.st_mode)) {
-    return Error{Code::kInvalid, 0,
-                 "Failed to create sandbox: image '" + spec.image + "' is not a directory", {}};
+    return Error{Code::kInvalid,
+                 0,
+                 "Failed to create sandbox: image '" + spec.image + "' is not a directory",
+                 {}};
   }
   return {};
 }
@@ -251,7 +254,7 @@ HostTree look_at_host() {
   };
   for (const char* name : {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}) {
     const std::string path = std::string("/") + name;
-    struct stat info {};
+    struct stat info{};
     if (::lstat(path.c_str(), &info) != 0) {
       continue;
     }
@@ -270,13 +273,14 @@ HostTree look_at_host() {
   // which alternative is chosen, where libraries are, and the public certificates.
   for (const char* name : {"alternatives", "ssl/certs"}) {
     host.etc_directories.emplace_back(name);
-    struct stat info {};
+    struct stat info{};
     if (::lstat((std::string("/etc/") + name).c_str(), &info) == 0) {
       note(info);
     }
   }
-  for (const char* name : {"ld.so.cache", "ssl/openssl.cnf", "localtime", "services", "protocols"}) {
-    struct stat info {};
+  for (const char* name :
+       {"ld.so.cache", "ssl/openssl.cnf", "localtime", "services", "protocols"}) {
+    struct stat info{};
     const std::string path = std::string("/etc/") + name;
     if (::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
       host.etc_files.emplace_back(name);
@@ -301,8 +305,10 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
                               const Identity& identity, Lifetime lifetime,
                               const GivenTrees& given) {
   if (given.trees.size() > protocol::kMaxTrees) {
-    return Error{Code::kInvalid, 0,
-                 "a sandbox can have " + std::to_string(protocol::kMaxTrees) + " mounts at most", {}};
+    return Error{Code::kInvalid,
+                 0,
+                 "a sandbox can have " + std::to_string(protocol::kMaxTrees) + " mounts at most",
+                 {}};
   }
   CARREL_TRY(check_targets(spec, given.trees));
   MountPlan result;

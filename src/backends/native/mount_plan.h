@@ -18,8 +18,8 @@ struct MountPlan {
   std::string alike;    // what each of them has for itself, and all alike
   std::string own;      // what is this sandbox's own
   std::string staging;  // a host directory that the plan can be built on
-  // Whether a nursery can have the first two parts ready, and which files of the host are in it then:
-  // a file that was replaced since is another one.
+  // Whether a nursery can have the first two parts ready, and which files of the host are in it
+  // then: a file that was replaced since is another one.
   enum class Nursing { kImpossible, kPossible } nursing = Nursing::kImpossible;
   std::string sources;
 };
@@ -30,7 +30,7 @@ struct HostTree {
   std::vector<std::pair<std::string, std::string>> links;  // and those that are links: name, target
   std::vector<std::string> etc_files;        // files of /etc that are part of the image `host`
   std::vector<std::string> etc_directories;  // and directories
-  std::string sources;  // the device and the inode of each of these
+  std::string sources;                       // the device and the inode of each of these
 };
 
 enum class Lifetime { kOneShot, kLongLived };
@@ -54,8 +54,8 @@ Status check_image(const policy::Spec& spec);
 std::vector<std::string> writable_paths(const policy::Spec& spec,
                                         std::span<const GivenTree> trees = {});
 
-// How a guest gets at a tree: as the mount that it is, or by its path on the host, which it compares
-// with the descriptor.
+// How a guest gets at a tree: as the mount that it is, or by its path on the host, which it
+// compares with the descriptor.
 enum class TreesBy { kMount, kPath };
 
 // The descriptors of `trees` go with the plan, in their order. No target is in another's.

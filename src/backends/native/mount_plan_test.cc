@@ -5,10 +5,10 @@
 #include <sys/sysmacros.h>
 
 #include <algorithm>
-#include <functional>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -288,8 +288,8 @@ TEST(MountPlan, WhatIsOneSandboxsOwnIsNotInTheSharedPart) {
     }
   }
   policy::Spec spec;
-  auto other = plan_mounts(spec, some_host(), {1234, 1235, "other", 1, "other-id", 5},
-                           Lifetime::kOneShot);
+  auto other =
+      plan_mounts(spec, some_host(), {1234, 1235, "other", 1, "other-id", 5}, Lifetime::kOneShot);
   ASSERT_TRUE(other.ok());
   EXPECT_EQ(other.value().shared, plan_of(spec).shared) << "the identity is in the shared part";
   EXPECT_EQ(other.value().alike, plan_of(spec).alike) << "the identity is in what is alike";
@@ -299,9 +299,9 @@ TEST(MountPlan, OwnPartChangesNothingInTheSharedOne) {
   for (const policy::Spec& spec : all_specs()) {
     const MountPlan plan = plan_of(spec);
     for (const Step& step : decode(plan.alike + plan.own)) {
-      const std::set<StepKind> changes = {StepKind::kDirectory, StepKind::kLink, StepKind::kFile,
-                                          StepKind::kBind,      StepKind::kDevice,
-                                          StepKind::kOverlay};
+      const std::set<StepKind> changes = {StepKind::kDirectory, StepKind::kLink,
+                                          StepKind::kFile,      StepKind::kBind,
+                                          StepKind::kDevice,    StepKind::kOverlay};
       EXPECT_FALSE(changes.contains(step.kind())) << step.path;
     }
   }
@@ -309,8 +309,7 @@ TEST(MountPlan, OwnPartChangesNothingInTheSharedOne) {
 
 TEST(MountPlan, OnlyThePlainOneShotOfTheHostComesFromANursery) {
   for (const policy::Spec& spec : all_specs()) {
-    const bool plain =
-        spec.image == "host" && spec.root_mode == policy::RootMode::kReadOnly;
+    const bool plain = spec.image == "host" && spec.root_mode == policy::RootMode::kReadOnly;
     EXPECT_EQ(plan_of(spec).nursing == MountPlan::Nursing::kPossible, plain);
     EXPECT_EQ(plan_of(spec, Lifetime::kLongLived).nursing, MountPlan::Nursing::kImpossible);
   }
@@ -413,7 +412,8 @@ TEST(MountPlan, SizesAreThoseOfTheLimits) {
   }
 }
 
-GivenTree some_tree(const std::string& target, policy::MountMode mode = policy::MountMode::kReadOnly) {
+GivenTree some_tree(const std::string& target,
+                    policy::MountMode mode = policy::MountMode::kReadOnly) {
   GivenTree tree;
   tree.path = "/srv/tree";
   tree.target = target;
@@ -477,7 +477,8 @@ TEST(MountPlan, TargetsInTheRootAreMadeBeforeItIsSealedAndOthersWhereTheyBelong)
 TEST(MountPlan, WhatIsHiddenInATreeIsCoveredAfterItIsMounted) {
   std::vector<GivenTree> trees;
   trees.push_back(some_tree("/data"));
-  trees[0].hidden = {{".env", GivenTree::Kind::kFile, ""}, {"a/.ssh", GivenTree::Kind::kFolder, ""}};
+  trees[0].hidden = {{".env", GivenTree::Kind::kFile, ""},
+                     {"a/.ssh", GivenTree::Kind::kFolder, ""}};
   MountPlan plan;
   const std::vector<Step> steps = steps_with(trees, TreesBy::kPath, &plan);
   const std::size_t mounted = place_of(steps, StepKind::kTree, "data");

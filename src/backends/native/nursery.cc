@@ -36,8 +36,8 @@ std::string encode(const Message& message, std::size_t size, Write write) {
   return payload;
 }
 
-// What has to be the same, beside the plan, for a process from a nursery to be like one's own; nothing
-// where that cannot be told.
+// What has to be the same, beside the plan, for a process from a nursery to be like one's own;
+// nothing where that cannot be told.
 std::optional<std::string> terms_of(const MountPlan& plan) {
   auto here = circumstances();
   if (plan.nursing != MountPlan::Nursing::kPossible || !here.has_value()) {
@@ -211,7 +211,8 @@ bool KeepersNursery::is_there() {
     return false;
   }
   const sockaddr_un address = socket_address(run.value().get(), kSocketName);
-  missed_ = ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0;
+  missed_ =
+      ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0;
   return !missed_;
 }
 

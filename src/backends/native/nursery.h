@@ -20,8 +20,8 @@
 // see src/guest/nursery.h.
 namespace carrel::native {
 
-// The first process of a sandbox, made by a nursery: it stands in what its root has alike with others
-// and builds the rest. It is nobody's child; it ends with its stream.
+// The first process of a sandbox, made by a nursery: it stands in what its root has alike with
+// others and builds the rest. It is nobody's child; it ends with its stream.
 struct LentProcess {
   UniqueFd pidfd;
   UniqueFd stream;

@@ -44,8 +44,8 @@ std::uint64_t add_group_facts(const kernel::Cgroup& group, sandbox::ExecResult& 
   return result.oom_killed ? group.usage().memory_peak_bytes.value_or(0) : 0;
 }
 
-// The groups of a place may stay for the next one, where somebody lent the first process: then there
-// is somebody who removes them at last.
+// The groups of a place may stay for the next one, where somebody lent the first process: then
+// there is somebody who removes them at last.
 bool leaves_place(const Launched& box, const policy::Limits& limits,
                   const Result<sandbox::ExecResult>& result) {
   return box.pid == 0 && is_place_name(box.groups.box->name()) && result.ok() &&
@@ -64,7 +64,8 @@ void tell_limits(const storage::Home& home, const std::string& id, const policy:
   }
   if (result.disk_limit) {
     sandbox::add_disk_limit(result, limits.disk_bytes);
-    storage::add_event(home, storage::limit_event(id, "disk", limits.disk_bytes, limits.disk_bytes));
+    storage::add_event(home,
+                       storage::limit_event(id, "disk", limits.disk_bytes, limits.disk_bytes));
   }
   if (result.process_limit) {
     sandbox::add_process_limit(result, limits.pids);
@@ -109,8 +110,8 @@ Result<sandbox::ExecResult> serve(Launched& box, Result<Opening> network, const 
     io.aside = attendance->fd();
     io.on_aside = [&] { return attendance->renew(); };
   }
-  return sandbox::serve_command(box.stream, protocol::FrameType::kStart, start,
-                                job.command.timeout, io);
+  return sandbox::serve_command(box.stream, protocol::FrameType::kStart, start, job.command.timeout,
+                                io);
 }
 
 constexpr std::chrono::seconds kLookAgain{1};
@@ -139,8 +140,8 @@ class OneShots::Making {
     if (placing == Placing::kAtBirth) {
       CARREL_ASSIGN(groups, find_place(placing));
     }
-    CARREL_ASSIGN(Launch launch, Launch::begin(*all_->home_, std::move(request),
-                                               groups.clone_into, all_->lender_));
+    CARREL_ASSIGN(Launch launch, Launch::begin(*all_->home_, std::move(request), groups.clone_into,
+                                               all_->lender_));
     if (has_network(spec_)) {
       CARREL_TRY(begin_network(launch));
     }
@@ -224,7 +225,7 @@ class OneShots::Making {
   const std::vector<GivenTree>* trees_;
   KeepersScope keepers_;
   UniqueFd mark_;
-  std::optional<std::uint32_t> range_;     // of a place
+  std::optional<std::uint32_t> range_;  // of a place
   Opening network_;
   std::shared_ptr<const HostSetup> host_;  // the sandbox's groups refer to it
 };

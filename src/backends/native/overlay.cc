@@ -52,10 +52,10 @@ Status enter_namespaces() {
 Status map_directory(const std::string& path, const GivenTree::Owner& owner, std::uint32_t id) {
   CARREL_ASSIGN(const UniqueFd place, open_at(AT_FDCWD, path, O_PATH | O_DIRECTORY | O_NOFOLLOW));
   CARREL_ASSIGN(const UniqueFd copy, kernel::copy_mounts(place.get()));
-  CARREL_TRY(kernel::map_owners(copy.get(), {{owner.user, id}, {owner.group, id}},
-                                kernel::Depth::kTop));
-  if (::syscall(SYS_move_mount, copy.get(), "", AT_FDCWD, path.c_str(),
-                MOVE_MOUNT_F_EMPTY_PATH) != 0) {
+  CARREL_TRY(
+      kernel::map_owners(copy.get(), {{owner.user, id}, {owner.group, id}}, kernel::Depth::kTop));
+  if (::syscall(SYS_move_mount, copy.get(), "", AT_FDCWD, path.c_str(), MOVE_MOUNT_F_EMPTY_PATH) !=
+      0) {
     return system_error("cover '" + path + "'");
   }
   return {};
@@ -153,10 +153,10 @@ Result<UniqueFd> make_overlay(const GivenTree& tree, std::uint32_t id) {
   if (n == 1 && text[0] == '+' && descriptors.size() == 1) {
     return std::move(descriptors[0]);
   }
-  return Error{Code::kUnsupported, 0,
-               n > 1 ? std::string(text.data() + 1, static_cast<std::size_t>(n - 1))
-                     : "make an overlay",
-               "run 'carrel doctor'"};
+  return Error{
+      Code::kUnsupported, 0,
+      n > 1 ? std::string(text.data() + 1, static_cast<std::size_t>(n - 1)) : "make an overlay",
+      "run 'carrel doctor'"};
 }
 
 }  // namespace carrel::native

@@ -52,9 +52,7 @@ std::optional<std::uint32_t> claim_place(storage::Home& home, const std::string&
   return home.claim_ids_between(id, first, first + kPlaces - 1);
 }
 
-std::string place_name(std::uint32_t range) {
-  return std::string(kPrefix) + std::to_string(range);
-}
+std::string place_name(std::uint32_t range) { return std::string(kPrefix) + std::to_string(range); }
 
 bool is_place_name(std::string_view name) { return range_of(name).has_value(); }
 

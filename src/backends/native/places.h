@@ -25,7 +25,8 @@ bool is_place_name(std::string_view name);
 // Whether the next sandbox may have the groups. Whatever was done in them is over.
 bool may_stay(const kernel::Cgroup& group, const policy::Limits& limits);
 
-// To be called before the range is given back: groups stay, and somebody has to remove them at last.
+// To be called before the range is given back: groups stay, and somebody has to remove them at
+// last.
 void note_place(const storage::Home& home);
 
 // Removes the groups of places that nobody is in.

@@ -14,13 +14,13 @@ namespace carrel::native {
 
 namespace {
 
-constexpr std::time_t kSoon = 10;           // seconds
-constexpr char kMark[] = "one-shots";       // in run/: was written when the last one ended
+constexpr std::time_t kSoon = 10;      // seconds
+constexpr char kMark[] = "one-shots";  // in run/: was written when the last one ended
 
 }  // namespace
 
 bool one_shots_come(int run) {
-  struct stat mark {};
+  struct stat mark{};
   if (::fstatat(run, kMark, &mark, AT_SYMLINK_NOFOLLOW) != 0) {
     return false;
   }

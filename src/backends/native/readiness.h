@@ -2,9 +2,9 @@
 
 #include "storage/home.h"
 
-// One-shots that come one after the other are worth a keeper with a nursery (decision 13). The second
-// within a few seconds starts one; it goes when none has come for as long. A single one leaves no
-// process behind.
+// One-shots that come one after the other are worth a keeper with a nursery (decision 13). The
+// second within a few seconds starts one; it goes when none has come for as long. A single one
+// leaves no process behind.
 namespace carrel::native {
 
 enum class Nurseries { kThere, kMissed };

@@ -82,8 +82,8 @@ class BoxWriters::Box {
       return {};  // and so it stays
     }
     if (Status by_group = freeze_group(home, record);
-        by_group.ok() || (by_group.error().code != Code::kUnsupported &&
-                          by_group.error().code != Code::kNotFound)) {
+        by_group.ok() ||
+        (by_group.error().code != Code::kUnsupported && by_group.error().code != Code::kNotFound)) {
       return by_group;
     }
     group_.reset();
@@ -92,12 +92,12 @@ class BoxWriters::Box {
     CARREL_TRY(guest_->greet(record.id, kGreetMs));
     CARREL_TRY(guest_->send(1, protocol::FrameType::kFreeze));
     CARREL_ASSIGN(const sandbox::GuestFrame answer, guest_->wait(kFreezeMs));
-    protocol::Reader reader({reinterpret_cast<const unsigned char*>(answer.payload.data()),
-                             answer.payload.size()});
+    protocol::Reader reader(
+        {reinterpret_cast<const unsigned char*>(answer.payload.data()), answer.payload.size()});
     const auto reason = static_cast<int>(reader.u32() & 0xfff);
     if (answer.type != protocol::FrameType::kFrozen || reason != 0) {
-      return Error{Code::kConflict, reason, "the sandbox " + record.id + " does not stand still",
-                   {}};
+      return Error{
+          Code::kConflict, reason, "the sandbox " + record.id + " does not stand still", {}};
     }
     return {};
   }
@@ -118,8 +118,8 @@ class BoxWriters::Box {
   Status freeze_group(const storage::Home& home, const storage::BoxRecord& record) {
     CARREL_ASSIGN(kernel::CgroupLayout layout, find_groups(home, record.cgroup_parent));
     layout_ = std::make_unique<kernel::CgroupLayout>(std::move(layout));
-    CARREL_ASSIGN(kernel::Cgroup whole, kernel::Cgroup::open(*layout_, record.id,
-                                                             kernel::CgroupOwnership::kBorrowed));
+    CARREL_ASSIGN(kernel::Cgroup whole,
+                  kernel::Cgroup::open(*layout_, record.id, kernel::CgroupOwnership::kBorrowed));
     CARREL_ASSIGN(kernel::Cgroup work,
                   whole.open_subgroup(kWorkLeaf, kernel::CgroupOwnership::kBorrowed));
     group_.emplace(std::move(work));

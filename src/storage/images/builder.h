@@ -8,8 +8,8 @@
 
 namespace carrel::storage {
 
-// How mmdebstrap is to run: in a room (builder_room.h) whose ids are, as root, some that own nothing,
-// and for an ordinary user his subordinate ones.
+// How mmdebstrap is to run: in a room (builder_room.h) whose ids are, as root, some that own
+// nothing, and for an ordinary user his subordinate ones.
 struct BuilderRun {
   std::vector<std::string> arguments;  // without the program
   std::vector<std::string> environment;

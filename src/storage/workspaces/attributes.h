@@ -7,10 +7,10 @@
 
 namespace carrel::storage {
 
-// The extended attributes of a file or directory that are its user's ("user."), as one word: sorted,
-// NAME=VALUE with a comma between two, bytes other than letters, digits and ._-/ as %XX. Empty: none.
-// Names of other kinds are the system's and those of overlays ("user.overlay.") the layers'; neither
-// is read or written. What is beyond these bounds is left out.
+// The extended attributes of a file or directory that are its user's ("user."), as one word:
+// sorted, NAME=VALUE with a comma between two, bytes other than letters, digits and ._-/ as %XX.
+// Empty: none. Names of other kinds are the system's and those of overlays ("user.overlay.") the
+// layers'; neither is read or written. What is beyond these bounds is left out.
 inline constexpr std::size_t kMostAttributes = 32;
 inline constexpr std::size_t kMostAttributeBytes = 2048;  // ext4 has one block for all of them
 

@@ -25,14 +25,16 @@ class AttributesTest : public WorkspacesTest {
     ::removexattr((tree() + "/f").c_str(), "user.probe");
   }
   void set(const std::string& path, const std::string& name, const std::string& value) const {
-    ASSERT_EQ(::setxattr((tree() + "/" + path).c_str(), name.c_str(), value.data(), value.size(), 0),
-              0)
+    ASSERT_EQ(
+        ::setxattr((tree() + "/" + path).c_str(), name.c_str(), value.data(), value.size(), 0), 0)
         << name;
   }
   static std::string of(const std::string& whole) {
     return read_attributes(UniqueFd(::open(whole.c_str(), O_RDONLY | O_CLOEXEC)).get());
   }
-  [[nodiscard]] std::string in_tree(const std::string& path) const { return of(tree() + "/" + path); }
+  [[nodiscard]] std::string in_tree(const std::string& path) const {
+    return of(tree() + "/" + path);
+  }
   Status restore(const SnapshotRow& row) {
     return restore_snapshot(*store_, store_->find("w").value(), row, writers_);
   }
@@ -50,7 +52,8 @@ TEST_F(AttributesTest, OnlyThoseOfUsersAreRead) {
 
 TEST_F(AttributesTest, TheyAreBounded) {
   for (int i = 0; i < 50; ++i) {
-    if (::setxattr((tree() + "/f").c_str(), ("user." + std::to_string(i)).c_str(), "v", 1, 0) != 0) {
+    if (::setxattr((tree() + "/f").c_str(), ("user." + std::to_string(i)).c_str(), "v", 1, 0) !=
+        0) {
       break;
     }
   }
@@ -68,9 +71,9 @@ TEST_F(AttributesTest, TextsOfOthersAreRefused) {
   for (const char* text : {"user.a=1", "user.a=", "", "user.a=%00,user.b=x"}) {
     EXPECT_TRUE(are_attributes(text)) << text;
   }
-  for (const char* text : {"trusted.a=1", "security.capability=x", "user.overlay.opaque=y", "user.=x",
-                           "user.a", "user.a=%0", "user.a=%0g", "user.b=x,user.a=x", "user.a=1,",
-                           "user.a%00b=x", "user.a= "}) {
+  for (const char* text :
+       {"trusted.a=1", "security.capability=x", "user.overlay.opaque=y", "user.=x", "user.a",
+        "user.a=%0", "user.a=%0g", "user.b=x,user.a=x", "user.a=1,", "user.a%00b=x", "user.a= "}) {
     EXPECT_FALSE(are_attributes(text)) << text;
     const UniqueFd file(::open((tree() + "/f").c_str(), O_RDONLY | O_CLOEXEC));
     EXPECT_FALSE(write_attributes(file.get(), text, "f").ok()) << text;

@@ -30,8 +30,9 @@ Result<std::optional<TreeEntry>> look_at(int directory, const std::string& path)
                                                  : Result<std::optional<TreeEntry>>(parent.error());
   }
   if (::fstatat(parent->get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
-    return errno == ENOENT ? Result<std::optional<TreeEntry>>(std::nullopt)
-                           : Result<std::optional<TreeEntry>>(system_error("look at '" + path + "'"));
+    return errno == ENOENT
+               ? Result<std::optional<TreeEntry>>(std::nullopt)
+               : Result<std::optional<TreeEntry>>(system_error("look at '" + path + "'"));
   }
   TreeEntry entry = describe(info);
   entry.path = path;
@@ -85,9 +86,9 @@ std::string refusal_of(const Difference& change, const std::optional<TreeEntry>&
     return "it is a link that leads out of the directory";
   }
   if (change.change == Change::kRenamed) {
-    return found.has_value()                            ? "something is there already"
+    return found.has_value()                           ? "something is there already"
            : !is_the_same(found_before, change.before) ? "'" + change.from + "' was changed there"
-                                                        : "";
+                                                       : "";
   }
   if (!is_the_same(found, change.before)) {
     return change.before.has_value() ? "it was changed there, too" : "something is there already";
@@ -113,8 +114,7 @@ Status remove_entry(int directory, const std::string& path, EntryKind kind) {
   CARREL_ASSIGN(const UniqueFd parent, open_below(directory, above, O_PATH | O_DIRECTORY));
   const int flags = kind == EntryKind::kDirectory ? AT_REMOVEDIR : 0;
   // A directory in which there is something that the workspace never had stays.
-  if (::unlinkat(parent.get(), name.c_str(), flags) != 0 && errno != ENOENT &&
-      errno != ENOTEMPTY) {
+  if (::unlinkat(parent.get(), name.c_str(), flags) != 0 && errno != ENOENT && errno != ENOTEMPTY) {
     return carry_error(path);
   }
   return {};
@@ -127,7 +127,8 @@ Status write_file(WorkspaceStore& store, const WorkspaceRow& workspace, const Tr
   CARREL_ASSIGN(const UniqueFd copy,
                 open_at(parent, draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
   const auto finish = [&]() -> Status {
-    CARREL_ASSIGN(const HashedCopy hashed, copy_hashed(contents.get(), copy.get(), node.entry.path));
+    CARREL_ASSIGN(const HashedCopy hashed,
+                  copy_hashed(contents.get(), copy.get(), node.entry.path));
     if (hashed.hash != node.entry.hash) {
       return Error{Code::kConflict, 0, "'" + node.entry.path + "' changed while it was read", {}};
     }

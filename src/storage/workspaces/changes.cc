@@ -79,8 +79,7 @@ class Words {
   template <typename Number>
   void number(Number& value, int base) {
     const std::string_view word = next();
-    const auto [end, error] =
-        std::from_chars(word.data(), word.data() + word.size(), value, base);
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value, base);
     ok_ = ok_ && error == std::errc() && end == word.data() + word.size();
   }
   void hash(ContentHash& value) {
@@ -93,9 +92,7 @@ class Words {
       value[i] = static_cast<unsigned char>(high << 4 | low);
     }
   }
-  void path(std::string& value) {
-    ok_ = ok_ && unescape(next(), value) && is_tree_path(value);
-  }
+  void path(std::string& value) { ok_ = ok_ && unescape(next(), value) && is_tree_path(value); }
   void target(std::string& value) { ok_ = ok_ && unescape(next(), value); }
   [[nodiscard]] bool whole() const { return ok_ && line_.empty(); }
 
@@ -213,8 +210,10 @@ std::string changes_to_text(const std::vector<TreeEntry>& changes) {
 
 Result<std::vector<TreeEntry>> changes_from_text(std::string_view text) {
   const auto damaged = [](std::size_t line) {
-    return Error{Code::kInvalid, 0,
-                 "the list of changes is damaged at its line " + std::to_string(line), {}};
+    return Error{Code::kInvalid,
+                 0,
+                 "the list of changes is damaged at its line " + std::to_string(line),
+                 {}};
   };
   if (!text.starts_with(kHeader)) {
     return damaged(1);
@@ -268,7 +267,8 @@ void merge_changes(Tree& changes, const std::vector<TreeEntry>& later, const std
     if (entry.kind != EntryKind::kDirectory || entry.opaque) {
       drop_below(changes, entry.path);
     } else if (known != changes.end()) {
-      // Where something else came before it, nothing of a directory of layers further below is left.
+      // Where something else came before it, nothing of a directory of layers further below is
+      // left.
       const TreeEntry& before = known->second.entry;
       node.entry.opaque = before.kind != EntryKind::kDirectory || before.opaque;
     }
@@ -278,8 +278,7 @@ void merge_changes(Tree& changes, const std::vector<TreeEntry>& later, const std
 
 bool same_contents(const TreeEntry& a, const TreeEntry& b) {
   return a.kind == b.kind && a.mode == b.mode && a.size == b.size && a.hash == b.hash &&
-         a.attributes == b.attributes &&
-         (a.kind != EntryKind::kLink || a.target == b.target);
+         a.attributes == b.attributes && (a.kind != EntryKind::kLink || a.target == b.target);
 }
 
 }  // namespace carrel::storage

@@ -19,7 +19,8 @@ namespace carrel::storage {
 //   l MTIME TARGET PATH                    a symbolic link
 //   p MODE MTIME PATH                      a named pipe
 //   - PATH                                 what was there is gone, with everything below it
-//   a ATTRIBUTES                           of the file or directory in the line before: attributes.h
+//   a ATTRIBUTES                           of the file or directory in the line before:
+//   attributes.h
 //
 // In paths and targets a space, a control byte, a byte above 126 and % are %XX.
 std::string changes_to_text(const std::vector<TreeEntry>& changes);

@@ -34,16 +34,15 @@ void expect_same(const TreeEntry& a, const TreeEntry& b) {
 
 TEST(Changes, AnyNameComesBack) {
   std::vector<TreeEntry> changes = {
-      entry(EntryKind::kFile, "a b"),          entry(EntryKind::kFile, "new\nline"),
-      entry(EntryKind::kFile, "100%"),         entry(EntryKind::kFile, "\xff\xfe"),
-      entry(EntryKind::kDirectory, "d"),       entry(EntryKind::kFile, "d/-rf"),
-      entry(EntryKind::kLink, "l", " \n%41"),  entry(EntryKind::kPipe, "p"),
-      entry(EntryKind::kGone, "old"),          entry(EntryKind::kFile, "two", "a b"),
+      entry(EntryKind::kFile, "a b"),         entry(EntryKind::kFile, "new\nline"),
+      entry(EntryKind::kFile, "100%"),        entry(EntryKind::kFile, "\xff\xfe"),
+      entry(EntryKind::kDirectory, "d"),      entry(EntryKind::kFile, "d/-rf"),
+      entry(EntryKind::kLink, "l", " \n%41"), entry(EntryKind::kPipe, "p"),
+      entry(EntryKind::kGone, "old"),         entry(EntryKind::kFile, "two", "a b"),
   };
   changes[4].opaque = true;
-  std::sort(changes.begin(), changes.end(), [](const TreeEntry& a, const TreeEntry& b) {
-    return comes_before(a.path, b.path);
-  });
+  std::sort(changes.begin(), changes.end(),
+            [](const TreeEntry& a, const TreeEntry& b) { return comes_before(a.path, b.path); });
   auto read = changes_from_text(changes_to_text(changes));
   ASSERT_TRUE(read.ok()) << read.error().to_string();
   ASSERT_EQ(read->size(), changes.size());
@@ -56,12 +55,12 @@ TEST(Changes, DamagedTextIsRefused) {
   const std::string good = changes_to_text({entry(EntryKind::kFile, "a")});
   ASSERT_TRUE(changes_from_text(good).ok());
   const std::string header = "carrel-changes 1\n";
-  for (const std::string& bad : {
-           std::string(), std::string("carrel-changes 2\n"), good.substr(0, good.size() - 1),
-           header + "- ../a\n", header + "- /a\n", header + "- a/./b\n", header + "- a//b\n",
-           header + "- a%0\n", header + "- a%zz\n", header + "- a%00\n", header + "- b\n- a\n",
-           header + "- a\n- a\n", header + "x a\n", header + "d 7777 0 a\n", header + "d 755 x a\n",
-           header + "d 755 0  a\n", header + "f 644 1 0 abc a\n", header + "- \n", header + "\n"}) {
+  for (const std::string& bad :
+       {std::string(), std::string("carrel-changes 2\n"), good.substr(0, good.size() - 1),
+        header + "- ../a\n", header + "- /a\n", header + "- a/./b\n", header + "- a//b\n",
+        header + "- a%0\n", header + "- a%zz\n", header + "- a%00\n", header + "- b\n- a\n",
+        header + "- a\n- a\n", header + "x a\n", header + "d 7777 0 a\n", header + "d 755 x a\n",
+        header + "d 755 0  a\n", header + "f 644 1 0 abc a\n", header + "- \n", header + "\n"}) {
     EXPECT_FALSE(changes_from_text(bad).ok()) << bad;
   }
 }

@@ -61,10 +61,25 @@ std::string percent_of(std::uint64_t part, std::uint64_t whole) {
 }
 
 std::vector<std::string> words_for(const std::string& program, const DiskShape& shape) {
-  return {program, "-q", "-F", "-b", std::to_string(kBlock), "-I", std::to_string(kInodeSize), "-N",
-          std::to_string(shape.inodes), "-m", percent_of(shape.reserved_blocks, shape.blocks), "-J",
-          "size=" + std::to_string(shape.journal_blocks * kBlock >> 20), "-O", kFeatures, "-E",
-          kExtended, "/proc/self/fd/" + std::to_string(kImageFd), std::to_string(shape.blocks)};
+  return {program,
+          "-q",
+          "-F",
+          "-b",
+          std::to_string(kBlock),
+          "-I",
+          std::to_string(kInodeSize),
+          "-N",
+          std::to_string(shape.inodes),
+          "-m",
+          percent_of(shape.reserved_blocks, shape.blocks),
+          "-J",
+          "size=" + std::to_string(shape.journal_blocks * kBlock >> 20),
+          "-O",
+          kFeatures,
+          "-E",
+          kExtended,
+          "/proc/self/fd/" + std::to_string(kImageFd),
+          std::to_string(shape.blocks)};
 }
 
 // Writes an empty file system of that shape to a file that is all zero.
@@ -163,7 +178,8 @@ Status check_room(int directory, std::uint64_t bytes) {
   }
   const std::uint64_t room =
       static_cast<std::uint64_t>(info.f_bavail) * static_cast<std::uint64_t>(info.f_bsize);
-  return room / 2 >= bytes ? Status{} : Status{not_here("the host has not twice its size free", kOtherPlace)};
+  return room / 2 >= bytes ? Status{}
+                           : Status{not_here("the host has not twice its size free", kOtherPlace)};
 }
 
 Status fill_draft(int directory, const DiskShape& shape) {
@@ -212,7 +228,7 @@ Result<UniqueFd> make_draft(int directory, const DiskShape& shape) {
 DiskShape shape_of_disk(std::uint64_t bytes) {
   constexpr std::uint64_t kLeastFiles = 1024;
   constexpr std::uint64_t kMostFiles = 1U << 20;
-  constexpr std::uint64_t kOwnInodes = 32;  // the file system's, and the host's
+  constexpr std::uint64_t kOwnInodes = 32;      // the file system's, and the host's
   constexpr std::uint64_t kLeastBlocks = 2560;  // for less there is no journal
   DiskShape shape;
   const std::uint64_t data = (bytes + kBlock - 1) / kBlock;

@@ -20,8 +20,8 @@ struct DiskShape {
 };
 DiskShape shape_of_disk(std::uint64_t bytes);
 
-// Makes one that is empty, and opens it. kUnsupported, with the reason, where this host or this user
-// cannot have it; nothing is left then.
+// Makes one that is empty, and opens it. kUnsupported, with the reason, where this host or this
+// user cannot have it; nothing is left then.
 Result<UniqueFd> make_disk(int directory, std::uint64_t bytes);
 
 bool has_disk(int directory);

@@ -42,8 +42,9 @@ Result<ContentHash> hash_of(int file, int copy, const std::string& path) {
   return hash.digest();
 }
 
-// CRITICAL: a page that the workload has mapped and written is on its way to the disk after this, and
-// its next write through the mapping then changes the file's times again. Nobody waits for the disk.
+// CRITICAL: a page that the workload has mapped and written is on its way to the disk after this,
+// and its next write through the mapping then changes the file's times again. Nobody waits for the
+// disk.
 void write_back(int file) {
   ::sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE);
 }
@@ -99,9 +100,8 @@ Status set_times(int fd, std::int64_t mtime_ns, const std::string& path) {
 
 Status set_times_at(int dir, const char* name, std::int64_t mtime_ns, const std::string& path) {
   const std::array<timespec, 2> times = both_times(mtime_ns);
-  return ::utimensat(dir, name, times.data(), AT_SYMLINK_NOFOLLOW) == 0
-             ? Status{}
-             : Status{copy_error(path)};
+  return ::utimensat(dir, name, times.data(), AT_SYMLINK_NOFOLLOW) == 0 ? Status{}
+                                                                        : Status{copy_error(path)};
 }
 
 Status LayerWriter::leave(std::size_t depth) {
@@ -171,7 +171,8 @@ Status LayerWriter::add_sealed(ScannedEntry& entry) {
 }
 
 Status LayerWriter::file(int parent, const std::string& name, ScannedEntry& entry) {
-  CARREL_ASSIGN(const UniqueFd original, open_below(from_(entry.path), entry.path, O_RDONLY | O_NONBLOCK));
+  CARREL_ASSIGN(const UniqueFd original,
+                open_below(from_(entry.path), entry.path, O_RDONLY | O_NONBLOCK));
   write_back(original.get());
   struct stat info{};
   if (::fstat(original.get(), &info) != 0) {
@@ -186,8 +187,7 @@ Status LayerWriter::file(int parent, const std::string& name, ScannedEntry& entr
   entry.mtime_ns = found.mtime_ns;
   entry.evidence = found.evidence;
   entry.attributes = read_attributes(original.get());
-  if (!entry.target.empty() &&
-      ::linkat(to_, entry.target.c_str(), parent, name.c_str(), 0) == 0) {
+  if (!entry.target.empty() && ::linkat(to_, entry.target.c_str(), parent, name.c_str(), 0) == 0) {
     return {};
   }
   CARREL_ASSIGN(UniqueFd copy,

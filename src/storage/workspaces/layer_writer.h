@@ -26,8 +26,8 @@ class LayerWriter {
   // Copies it, and sets the size, the times and the hash of a file to what was copied. One more
   // name of a file that this layer has becomes a link to it, and its hash is left as it is.
   Status add(ScannedEntry& entry);
-  // The same for an entry of a tree that nobody writes to any more: unless it is a directory it gets
-  // one more name instead of being copied.
+  // The same for an entry of a tree that nobody writes to any more: unless it is a directory it
+  // gets one more name instead of being copied.
   Status add_sealed(ScannedEntry& entry);
   // Gives the directories their modes and times. What it returns is not on disk yet.
   Result<LayerFiles> finish();

@@ -17,7 +17,8 @@ namespace {
 
 constexpr char kNote[] = "quiet";
 constexpr std::size_t kLargest = 4096;
-constexpr int kWrittenSectors = 7;  // the column in a device's `stat`; that of requests counts syncs
+constexpr int kWrittenSectors =
+    7;  // the column in a device's `stat`; that of requests counts syncs
 
 std::string read_line(const std::string& path) {
   auto text = read_file_at(AT_FDCWD, path, kLargest);

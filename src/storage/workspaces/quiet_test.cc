@@ -111,7 +111,8 @@ TEST_F(QuietTest, AnotherLifeOfTheDeviceIsAnotherOne) {
 
 TEST_F(QuietTest, ANoteThatIsNoneCostsOnlyTime) {
   note("a");
-  ASSERT_EQ(::ftruncate(UniqueFd(::openat(place_.get(), "quiet", O_WRONLY | O_CLOEXEC)).get(), 5), 0);
+  ASSERT_EQ(::ftruncate(UniqueFd(::openat(place_.get(), "quiet", O_WRONLY | O_CLOEXEC)).get(), 5),
+            0);
   EXPECT_FALSE(was("a"));
   ASSERT_EQ(::unlinkat(place_.get(), "quiet", 0), 0);
   EXPECT_FALSE(was("a"));

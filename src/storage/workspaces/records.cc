@@ -93,10 +93,11 @@ Status WorkspaceRecords::in_transaction(const std::function<Status()>& work) {
 
 // The next snapshot of a workspace is compared with the newest that it has left.
 Status WorkspaceRecords::forget_lost_heads() {
-  return run("UPDATE workspaces SET head = coalesce((SELECT id FROM snapshots WHERE workspace = "
-             "workspaces.name ORDER BY created_ms DESC, rowid DESC LIMIT 1), '') WHERE head <> '' "
-             "AND head NOT IN (SELECT id FROM snapshots)",
-             {});
+  return run(
+      "UPDATE workspaces SET head = coalesce((SELECT id FROM snapshots WHERE workspace = "
+      "workspaces.name ORDER BY created_ms DESC, rowid DESC LIMIT 1), '') WHERE head <> '' "
+      "AND head NOT IN (SELECT id FROM snapshots)",
+      {});
 }
 
 Status WorkspaceRecords::add_layers(const char* sql, const std::string& owner,
@@ -104,8 +105,7 @@ Status WorkspaceRecords::add_layers(const char* sql, const std::string& owner,
   std::int64_t position = 0;
   for (const LayerRef& layer : layers) {
     CARREL_ASSIGN(auto statement, database_.prepare(sql));
-    CARREL_TRY(
-        statement.bind(owner).bind(position++).bind(layer.id).bind(layer.digest).step());
+    CARREL_TRY(statement.bind(owner).bind(position++).bind(layer.id).bind(layer.digest).step());
   }
   return {};
 }
@@ -133,9 +133,10 @@ Status WorkspaceRecords::add(const WorkspaceRow& row) {
     if (!known) {  // a fork of nothing would be an empty one
       return Error{Code::kNotFound, 0, "Snapshot " + row.base + " not found", {}};
     }
-    return run("INSERT INTO workspace_layers SELECT ?, position, layer, digest FROM "
-               "snapshot_layers WHERE snapshot = ?",
-               {row.name, row.base});
+    return run(
+        "INSERT INTO workspace_layers SELECT ?, position, layer, digest FROM "
+        "snapshot_layers WHERE snapshot = ?",
+        {row.name, row.base});
   });
 }
 
@@ -175,9 +176,10 @@ Status WorkspaceRecords::set_head(const std::string& name, const std::string& sn
 Status WorkspaceRecords::set_base(const std::string& name, const std::string& snapshot) {
   return in_transaction([&]() -> Status {
     CARREL_TRY(run("DELETE FROM workspace_layers WHERE workspace = ?", {name}));
-    CARREL_TRY(run("INSERT INTO workspace_layers SELECT ?, position, layer, digest FROM "
-                   "snapshot_layers WHERE snapshot = ?",
-                   {name, snapshot}));
+    CARREL_TRY(
+        run("INSERT INTO workspace_layers SELECT ?, position, layer, digest FROM "
+            "snapshot_layers WHERE snapshot = ?",
+            {name, snapshot}));
     return run("UPDATE workspaces SET base = ?, head = ?, restoring = '' WHERE name = ?",
                {snapshot, snapshot, name});
   });
@@ -185,9 +187,10 @@ Status WorkspaceRecords::set_base(const std::string& name, const std::string& sn
 
 Status WorkspaceRecords::remove(const std::string& name) {
   return in_transaction([&]() -> Status {
-    CARREL_TRY(run("DELETE FROM snapshot_layers WHERE snapshot IN (SELECT id FROM snapshots WHERE "
-                   "workspace = ?)",
-                   {name}));
+    CARREL_TRY(
+        run("DELETE FROM snapshot_layers WHERE snapshot IN (SELECT id FROM snapshots WHERE "
+            "workspace = ?)",
+            {name}));
     CARREL_TRY(run("DELETE FROM snapshots WHERE workspace = ?", {name}));
     CARREL_TRY(run("DELETE FROM workspace_layers WHERE workspace = ?", {name}));
     CARREL_TRY(run("DELETE FROM workspaces WHERE name = ?", {name}));
@@ -206,8 +209,10 @@ Status WorkspaceRecords::add_snapshot(const SnapshotRow& row) {
     if (!added.ok()) {
       return added.error().code != Code::kConflict
                  ? added.error()
-                 : Error{Code::kConflict, 0,
-                         "the workspace already has a snapshot named '" + row.name + "'", {}};
+                 : Error{Code::kConflict,
+                         0,
+                         "the workspace already has a snapshot named '" + row.name + "'",
+                         {}};
     }
     CARREL_TRY(add_layers(kAddSnapshotLayer, row.id, row.layers));
     return run("UPDATE workspaces SET head = ? WHERE name = ?", {row.id, row.workspace});
@@ -231,15 +236,16 @@ Result<std::vector<LayerRef>> WorkspaceRecords::list_layers(const char* sql,
 }
 
 Result<std::vector<SnapshotRow>> WorkspaceRecords::snapshots(const std::string& workspace) {
-  return list_snapshots("SELECT " CARREL_SNAPSHOT_COLUMNS " FROM snapshots WHERE ?1 = '' OR "
+  return list_snapshots("SELECT " CARREL_SNAPSHOT_COLUMNS
+                        " FROM snapshots WHERE ?1 = '' OR "
                         "workspace = ?1 ORDER BY created_ms, rowid",
                         workspace);
 }
 
 Result<std::optional<SnapshotRow>> WorkspaceRecords::snapshot(const std::string& id) {
-  CARREL_ASSIGN(std::vector<SnapshotRow> rows,
-                list_snapshots("SELECT " CARREL_SNAPSHOT_COLUMNS " FROM snapshots WHERE id = ?1",
-                               id));
+  CARREL_ASSIGN(
+      std::vector<SnapshotRow> rows,
+      list_snapshots("SELECT " CARREL_SNAPSHOT_COLUMNS " FROM snapshots WHERE id = ?1", id));
   return rows.empty() ? std::nullopt : std::optional<SnapshotRow>(std::move(rows.front()));
 }
 
@@ -296,15 +302,17 @@ Status WorkspaceRecords::set_layers(const std::string& snapshot,
 }
 
 Result<std::vector<LayerRef>> WorkspaceRecords::layers() {
-  return list_layers("SELECT layer, digest FROM snapshot_layers UNION SELECT layer, digest FROM "
-                     "workspace_layers",
-                     "");
+  return list_layers(
+      "SELECT layer, digest FROM snapshot_layers UNION SELECT layer, digest FROM "
+      "workspace_layers",
+      "");
 }
 
 Result<std::vector<LayerRef>> WorkspaceRecords::base_layers(const std::string& workspace) {
-  return list_layers("SELECT layer, digest FROM workspace_layers WHERE workspace = ? ORDER BY "
-                     "position",
-                     workspace);
+  return list_layers(
+      "SELECT layer, digest FROM workspace_layers WHERE workspace = ? ORDER BY "
+      "position",
+      workspace);
 }
 
 }  // namespace carrel::storage

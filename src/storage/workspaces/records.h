@@ -40,9 +40,9 @@ struct SnapshotRow {
   std::string workspace;
   std::string name;  // empty: none was given
   std::int64_t created_ms = 0;
-  std::int64_t frozen_us = 0;  // how long the workload stood still for it
-  std::uint64_t changed = 0;   // entries of its newest layer
-  std::uint64_t bytes = 0;     // and what was copied for it
+  std::int64_t frozen_us = 0;    // how long the workload stood still for it
+  std::uint64_t changed = 0;     // entries of its newest layer
+  std::uint64_t bytes = 0;       // and what was copied for it
   std::vector<LayerRef> layers;  // the lowest first
 };
 
@@ -83,8 +83,7 @@ class WorkspaceRecords {
   explicit WorkspaceRecords(Database database) : database_(std::move(database)) {}
   Result<std::vector<SnapshotRow>> list_snapshots(const char* sql, const std::string& value);
   Result<std::vector<LayerRef>> list_layers(const char* sql, const std::string& owner);
-  Status add_layers(const char* sql, const std::string& owner,
-                    const std::vector<LayerRef>& layers);
+  Status add_layers(const char* sql, const std::string& owner, const std::vector<LayerRef>& layers);
   Status run(const char* sql, std::initializer_list<std::string_view> values);
   Status forget_lost_heads();
   Status in_transaction(const std::function<Status()>& work);

@@ -26,7 +26,8 @@ Error restore_error(const std::string& path) { return system_error("restore '" +
 // Whose files would not fit, and why: what a sandbox holds open keeps its room.
 Error with_hint(Error error) {
   if (error.error_number == ENOSPC && error.hint.empty()) {
-    error.hint = "it does not fit: a larger --disk for a new workspace, or end what runs in this one";
+    error.hint =
+        "it does not fit: a larger --disk for a new workspace, or end what runs in this one";
   }
   return error;
 }
@@ -40,8 +41,8 @@ class Restorer {
         snapshot_(snapshot),
         shown_(store.is_shown(workspace.name)) {}
 
-  // Copies what will be needed beside the tree, and checks it. In a file system of the workspace's own
-  // that has no room for both, it is only checked: the layers are elsewhere, and keep it.
+  // Copies what will be needed beside the tree, and checks it. In a file system of the workspace's
+  // own that has no room for both, it is only checked: the layers are elsewhere, and keep it.
   Status prepare() {
     CARREL_ASSIGN(directory_, store_.open_directory(workspace_));
     CARREL_ASSIGN(top_, store_.open_tree(workspace_));
@@ -229,8 +230,7 @@ class Restorer {
       return damaged(path);
     }
     CARREL_TRY(write_attributes(copy.get(), node.entry.attributes, path));
-    if ((owner_.st_uid != ::geteuid() &&
-         ::fchown(copy.get(), owner_.st_uid, owner_.st_gid) != 0) ||
+    if ((owner_.st_uid != ::geteuid() && ::fchown(copy.get(), owner_.st_uid, owner_.st_gid) != 0) ||
         ::fchmod(copy.get(), node.entry.mode) != 0) {
       return restore_error(path);
     }
@@ -242,9 +242,9 @@ class Restorer {
   Status remove_unwanted() {
     for (auto at = now_.rbegin(); at != now_.rend(); ++at) {
       const auto wanted = wanted_.find(at->first);
-      const bool stays = wanted != wanted_.end() &&
-                         (wanted->second.entry.kind == EntryKind::kDirectory) ==
-                             (at->second.entry.kind == EntryKind::kDirectory);
+      const bool stays =
+          wanted != wanted_.end() && (wanted->second.entry.kind == EntryKind::kDirectory) ==
+                                         (at->second.entry.kind == EntryKind::kDirectory);
       if (stays) {
         continue;
       }
@@ -268,9 +268,8 @@ class Restorer {
         }
         return entry.target.empty() ? touch(path, entry) : link(parent.get(), name, entry);
       case EntryKind::kLink:
-        return make(parent.get(), name, path, entry, [&] {
-          return ::symlinkat(entry.target.c_str(), stage_.get(), "link");
-        });
+        return make(parent.get(), name, path, entry,
+                    [&] { return ::symlinkat(entry.target.c_str(), stage_.get(), "link"); });
       case EntryKind::kPipe:
         return make(parent.get(), name, path, entry,
                     [&] { return ::mknodat(stage_.get(), "link", S_IFIFO | entry.mode, 0); });
@@ -350,7 +349,7 @@ class Restorer {
   UniqueFd stage_;
   Tree now_;
   Tree wanted_;
-  bool late_ = false;  // there is room only when the old files are gone
+  bool late_ = false;                // there is room only when the old files are gone
   std::vector<std::string> staged_;  // the paths of the files in stage/, by their number there
 };
 

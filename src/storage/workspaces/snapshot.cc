@@ -131,8 +131,7 @@ class IndexInTheMaking {
 }  // namespace
 
 Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& workspace,
-                                  const std::string& name, Writers& writers,
-                                  Unchanged unchanged) {
+                                  const std::string& name, Writers& writers, Unchanged unchanged) {
   CARREL_ASSIGN(const UniqueFd directory, store.open_directory(workspace));
   CARREL_ASSIGN(const UniqueFd tree, store.open_tree(workspace));
   const bool shown = store.is_shown(workspace.name);
@@ -146,11 +145,11 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
   CARREL_ASSIGN(Standstill standstill, Standstill::begin(writers));
   const Quiet quiet(place.get(), tree.get());
   bool still = false;
-  LayerRequest request{tree.get(), workspace.form, before.index, draft.tree.get(),
-                       [&](bool changed) {
-                         still = !changed && unchanged == Unchanged::kLastOne && quiet.still();
-                         standstill.end();
-                       }};
+  LayerRequest request{
+      tree.get(), workspace.form, before.index, draft.tree.get(), [&](Found found) {
+        still = found == Found::kNothingNew && unchanged == Unchanged::kLastOne && quiet.still();
+        standstill.end();
+      }};
   if (shown) {
     request.without.insert(kStageInTree);
   }
@@ -160,8 +159,8 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
     store.drop_layer(draft);
     return taken.error();
   }
-  const bool last_one = unchanged == Unchanged::kLastOne && taken->changes.empty() &&
-                        before.head.has_value();
+  const bool last_one =
+      unchanged == Unchanged::kLastOne && taken->changes.empty() && before.head.has_value();
   if (last_one) {
     store.drop_layer(draft);
     if (!shown && !taken->scan.entries.empty()) {

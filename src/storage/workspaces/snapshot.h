@@ -26,7 +26,8 @@ class NoWriters : public Writers {
   void thaw() override {}
 };
 
-// What happens when the tree is what the last snapshot of it is: there is one more, or that one does.
+// What happens when the tree is what the last snapshot of it is: there is one more, or that one
+// does.
 enum class Unchanged { kTakenAgain, kLastOne };
 
 // Takes a snapshot of a workspace and returns it: what it says is on disk. The writers stand still

@@ -221,15 +221,16 @@ TEST_F(SnapshotTest, AnyHistoryIsToldAsItWas) {
           fs::create_symlink("x" + std::to_string(pick(3)), path, ignored);
           break;
         case 3:
-          fs::permissions(path, static_cast<fs::perms>(0600 + pick(64)),
-                          fs::perm_options::nofollow, ignored);
+          fs::permissions(path, static_cast<fs::perms>(0600 + pick(64)), fs::perm_options::nofollow,
+                          ignored);
           break;
         case 4:
           fs::create_hard_link(tree() + "/a", path, ignored);
           break;
         default:
           fs::create_directories(fs::path(path).parent_path(), ignored);
-          std::ofstream(path, std::ios::binary) << std::string(static_cast<std::size_t>(pick(3)), 'z');
+          std::ofstream(path, std::ios::binary)
+              << std::string(static_cast<std::size_t>(pick(3)), 'z');
       }
     }
     if (pick(12) == 0) {

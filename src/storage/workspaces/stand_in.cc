@@ -20,7 +20,8 @@ std::string name_for(const std::string& box) { return "sandbox-" + box.substr(0,
 // The id that the mark has; empty: there is none.
 std::string read_mark(WorkspaceStore& store, const std::string& workspace) {
   auto place = store.open_place(workspace);
-  auto id = place.ok() ? read_file_at(place->get(), kMark, 256) : Result<std::string>(place.error());
+  auto id =
+      place.ok() ? read_file_at(place->get(), kMark, 256) : Result<std::string>(place.error());
   return id.ok() ? id.value() : std::string();
 }
 

@@ -9,12 +9,13 @@
 
 namespace carrel::storage {
 
-// A sandbox without a named workspace has its files in memory, and they go with it. Its snapshots are
-// those of a workspace that stands for it:
+// A sandbox without a named workspace has its files in memory, and they go with it. Its snapshots
+// are those of a workspace that stands for it:
 //
 //   workspaces/NAME/box   the id of the sandbox, as long as its files are the workspace's
 //
-// When the sandbox is gone it is a workspace like any other, and holds what its newest snapshot has.
+// When the sandbox is gone it is a workspace like any other, and holds what its newest snapshot
+// has.
 
 // The workspace that stands for a sandbox; made if it is missing.
 Result<WorkspaceRow> ensure_stand_in(WorkspaceStore& store, const std::string& box);

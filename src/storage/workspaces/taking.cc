@@ -42,7 +42,9 @@ class Taker {
 
   Result<LayerFiles> finish() { return writer_.finish(); }
   [[nodiscard]] std::uint64_t bytes() const { return writer_.bytes(); }
-  [[nodiscard]] bool has_changes() const { return !changes_.empty(); }
+  [[nodiscard]] Found found() const {
+    return changes_.empty() ? Found::kNothingNew : Found::kChanges;
+  }
   std::vector<TreeEntry> take() { return std::move(changes_); }
 
  private:
@@ -66,8 +68,8 @@ class Taker {
       replaced_ = now.path;
     }
     if (old.kind != now.kind || old.mode != now.mode ||
-        request_.before.target(number) != now.target ||
-        old.opaque != now.opaque || old.size != now.size || old.mtime_ns != now.mtime_ns) {
+        request_.before.target(number) != now.target || old.opaque != now.opaque ||
+        old.size != now.size || old.mtime_ns != now.mtime_ns) {
       return changed(now);
     }
     if (now.kind != EntryKind::kFile && now.kind != EntryKind::kDirectory) {
@@ -76,7 +78,8 @@ class Taker {
     now.hash = old.hash;
     now.attributes = request_.before.attributes(number);
     const bool same = has_same_attributes(old, now, request_.before.began_ns());
-    if (same && (now.kind != EntryKind::kFile || is_certain(old, now, request_.before.began_ns()))) {
+    if (same &&
+        (now.kind != EntryKind::kFile || is_certain(old, now, request_.before.began_ns()))) {
       return {};
     }
     CARREL_ASSIGN(now.attributes, attributes_below(request_.tree, now.path));
@@ -94,11 +97,10 @@ class Taker {
     CARREL_TRY(writer_.add(now));
     // One more name of a file that was copied just now has its hash.
     if (now.kind == EntryKind::kFile && !now.target.empty()) {
-      const auto first = std::lower_bound(
-          changes_.begin(), changes_.end(), now.target,
-          [](const TreeEntry& entry, const std::string& path) {
-            return comes_before(entry.path, path);
-          });
+      const auto first = std::lower_bound(changes_.begin(), changes_.end(), now.target,
+                                          [](const TreeEntry& entry, const std::string& path) {
+                                            return comes_before(entry.path, path);
+                                          });
       now.hash = first != changes_.end() && first->path == now.target ? first->hash : now.hash;
     }
     changes_.push_back(now);
@@ -121,7 +123,7 @@ Result<TakenLayer> take_layer(const LayerRequest& request) {
   Taker taker(request);
   CARREL_TRY(taker.compare(layer.scan));
   if (request.read) {
-    request.read(taker.has_changes());
+    request.read(taker.found());
   }
   CARREL_ASSIGN(layer.files, taker.finish());
   layer.changes = taker.take();

@@ -17,19 +17,22 @@ struct TakenLayer {
   std::vector<TreeEntry> changes;
   TreeScan scan;            // of the tree as it is now, with hashes
   std::uint64_t bytes = 0;  // copied
-  LayerFiles files;  // of the layer, not on disk yet
+  LayerFiles files;         // of the layer, not on disk yet
 };
+
+enum class Found { kNothingNew, kChanges };
 
 struct LayerRequest {
   int tree = -1;
   TreeForm form = TreeForm::kPlain;
   const TreeIndex& before;
-  int layer = -1;              // an empty directory
-  std::function<void(bool changed)> read;  // called when the tree is not needed any more
-  std::set<std::string> without = {};  // paths that are left out
+  int layer = -1;                         // an empty directory
+  std::function<void(Found found)> read;  // called when the tree is not needed any more
+  std::set<std::string> without = {};     // paths that are left out
 };
 
-// Compares the tree with what it was before and copies what differs into the layer. Nobody may write to the tree until `read` is called.
+// Compares the tree with what it was before and copies what differs into the layer. Nobody may
+// write to the tree until `read` is called.
 Result<TakenLayer> take_layer(const LayerRequest& request);
 
 }  // namespace carrel::storage

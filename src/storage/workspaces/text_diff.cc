@@ -63,8 +63,7 @@ void walk(const std::vector<std::size_t>& a, const std::vector<std::size_t>& b, 
   for (; distance <= most && !found; ++distance) {
     history.push_back(reach);
     for (std::ptrdiff_t k = -distance; k <= distance; k += 2) {
-      const bool down =
-          k == -distance || (k != distance && at(reach, k - 1) < at(reach, k + 1));
+      const bool down = k == -distance || (k != distance && at(reach, k - 1) < at(reach, k + 1));
       std::ptrdiff_t x = down ? at(reach, k + 1) : at(reach, k - 1) + 1;
       while (x < n && x - k < m && same(x, x - k)) {
         ++x;

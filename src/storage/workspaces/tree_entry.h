@@ -11,7 +11,13 @@ namespace carrel::storage {
 inline constexpr unsigned kWorkspaceId = 0x6fffffff;
 
 // The values are what the list of a layer's changes says.
-enum class EntryKind : char { kFile = 'f', kDirectory = 'd', kLink = 'l', kPipe = 'p', kGone = '-' };
+enum class EntryKind : char {
+  kFile = 'f',
+  kDirectory = 'd',
+  kLink = 'l',
+  kPipe = 'p',
+  kGone = '-'
+};
 
 // The SHA-256 of a file's contents.
 using ContentHash = std::array<unsigned char, 32>;
@@ -28,7 +34,8 @@ struct TreeEntry {
   std::string target;
   // A directory that hides the one of the same name in the layers below instead of adding to it.
   bool opaque = false;
-  std::string attributes = {};  // of a file or a directory, see attributes.h; a walk leaves it empty
+  std::string attributes =
+      {};  // of a file or a directory, see attributes.h; a walk leaves it empty
 };
 
 // What else the file system says of a name: enough to tell that it is as it was.

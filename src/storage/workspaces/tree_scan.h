@@ -43,8 +43,8 @@ inline constexpr std::uint64_t kMaxTreeBytes = 256ULL << 30;
 inline constexpr std::size_t kMaxTreeDepth = 512;
 inline constexpr std::size_t kMaxTreePath = 4000;
 
-// Where a restore puts what it is about to move into place, in a tree that has nothing beside it. No
-// part of the tree.
+// Where a restore puts what it is about to move into place, in a tree that has nothing beside it.
+// No part of the tree.
 inline constexpr char kStageInTree[] = ".carrel-restore";
 
 struct ScanOptions {

@@ -218,14 +218,16 @@ Result<UniqueFd> WorkspaceStore::open_tree(const WorkspaceRow& row) {
 
 Result<UniqueFd> WorkspaceStore::lock(const WorkspaceRow& row) {
   CARREL_ASSIGN(const UniqueFd directory, open_place(row.name));
-  CARREL_ASSIGN(UniqueFd file, open_at(directory.get(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+  CARREL_ASSIGN(UniqueFd file,
+                open_at(directory.get(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
   CARREL_TRY(lock_whole(file.get(), LOCK_EX, ""));
   return file;
 }
 
 Result<UniqueFd> WorkspaceStore::use(const WorkspaceRow& row, Sharing sharing) {
   CARREL_ASSIGN(const UniqueFd directory, open_place(row.name));
-  CARREL_ASSIGN(UniqueFd file, open_at(directory.get(), "use", O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+  CARREL_ASSIGN(UniqueFd file,
+                open_at(directory.get(), "use", O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
   const int how = (sharing == Sharing::kShared ? LOCK_SH : LOCK_EX) | LOCK_NB;
   const std::string taken = "the workspace '" + row.name + "' is in use";
   Status locked = lock_whole(file.get(), how, taken);
@@ -241,9 +243,9 @@ Result<UniqueFd> WorkspaceStore::use(const WorkspaceRow& row, Sharing sharing) {
 
 bool WorkspaceStore::is_used(const WorkspaceRow& row) {
   const auto directory = open_place(row.name);
-  const UniqueFd file(directory.ok() ? ::openat(directory.value().get(), "use",
-                                                O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
-                                     : -1);
+  const UniqueFd file(
+      directory.ok() ? ::openat(directory.value().get(), "use", O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+                     : -1);
   // Others who ask have it for some microseconds, one who runs in it for longer.
   for (int round = 0; file.valid() && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0; ++round) {
     if (errno != EWOULDBLOCK || round == 3) {
@@ -270,7 +272,8 @@ Result<SnapshotRow> WorkspaceStore::find_snapshot(const std::string& workspace,
     }
   }
   // A name wins over the beginning of an id.
-  if (std::any_of(found.begin(), found.end(), [&](const auto* row) { return row->name == named; })) {
+  if (std::any_of(found.begin(), found.end(),
+                  [&](const auto* row) { return row->name == named; })) {
     std::erase_if(found, [&](const SnapshotRow* row) { return row->name != named; });
   }
   if (found.empty()) {

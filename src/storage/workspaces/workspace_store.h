@@ -61,8 +61,8 @@ class WorkspaceStore {
   // Whether somebody has that mark now.
   bool is_used(const WorkspaceRow& row);
 
-  // The snapshot that a person means: its id or, of that workspace (of any, if it is empty), its name
-  // or the beginning of its id. One that could be several is an error.
+  // The snapshot that a person means: its id or, of that workspace (of any, if it is empty), its
+  // name or the beginning of its id. One that could be several is an error.
   Result<SnapshotRow> find_snapshot(const std::string& workspace, const std::string& named);
 
   // An empty directory for a layer, which nobody sweeps away as long as it is open.
