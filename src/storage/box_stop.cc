@@ -22,7 +22,7 @@ constexpr std::time_t kNewFor = 3600;  // seconds
 
 std::string wish_path(const std::string& id) { return std::string(kWishes) + "/" + id; }
 
-// One that runs does not survive the machine; one that is stopped has to be found again.
+// Whatever it was written with: one that is stopped has to be found again.
 Status sync_wish(const Home& home, const std::string& id) {
   for (const std::string& path : {wish_path(id), std::string(kWishes)}) {
     const auto fd = open_at(home.directory(), path, O_RDONLY | O_NOFOLLOW);

@@ -40,10 +40,11 @@ std::string writes_of(const std::string& device) {
   for (int column = 1; column <= kWrittenSectors; ++column) {
     counts >> sectors;
   }
-  if (!counts || sequence.empty()) {
+  const std::string boot = boot_id();
+  if (!counts || sequence.empty() || boot.empty()) {
     return {};
   }
-  return boot_id() + " " + sequence + " " + std::to_string(sectors);
+  return boot + " " + sequence + " " + std::to_string(sectors);
 }
 
 std::string device_of(int tree) {
