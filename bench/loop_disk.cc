@@ -18,7 +18,8 @@ namespace carrel::bench {
 
 namespace {
 
-constexpr off_t kSize = off_t{8} << 30;  // a hole until it is written to
+// Room for workspaces with disks of their own; a hole until it is written to.
+constexpr off_t kSize = off_t{64} << 30;
 
 Status make_file(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
@@ -45,7 +46,8 @@ LoopDisk::~LoopDisk() {
   }
 }
 
-Result<LoopDisk> LoopDisk::make(const std::string& image, const std::string& place) {
+Result<LoopDisk> LoopDisk::make(const std::string& image, const std::string& place,
+                                const User& owner) {
   const std::string mkfs = find_program("mkfs.btrfs");
   if (mkfs.empty()) {
     return Error{
@@ -61,7 +63,7 @@ Result<LoopDisk> LoopDisk::make(const std::string& image, const std::string& pla
   CARREL_TRY(make_directories(place, 0700));
   CARREL_TRY(output_of(plain_launch({find_program("mount"), "-o", "loop", image, place})));
   disk.place_ = place;
-  if (::chmod(place.c_str(), 0700) != 0) {
+  if (::chmod(place.c_str(), 0700) != 0 || ::chown(place.c_str(), owner.uid, owner.gid) != 0) {
     return system_error("close '" + place + "'");
   }
   return disk;

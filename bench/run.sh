@@ -122,11 +122,16 @@ clean_up() {
       done
     done
   done
-  # One more home is a disk that only the benchmark's own mount namespace has.
-  for keeper in $(keepers "$place/root/btrfs"); do
-    nsenter --mount --target "$keeper" env CARREL_HOME="$place/root/btrfs" \
-      "$place/carrel" rm --all --force >/dev/null 2>&1 || true
-    end "$keeper"
+  # More homes are disks that only the benchmark's own mount namespace has.
+  for who in root user; do
+    as=
+    [ "$who" = root ] || as=$as_user
+    for keeper in $(keepers "$place/$who/btrfs"); do
+      # shellcheck disable=SC2086 # $as is words
+      nsenter --mount --target "$keeper" $as env CARREL_HOME="$place/$who/btrfs" \
+        "$place/carrel" rm --all --force >/dev/null 2>&1 || true
+      end "$keeper"
+    done
   done
   if [ -n "$daemon" ]; then
     containers=$(docker_here ps -aq 2>/dev/null) || containers=

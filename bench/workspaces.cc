@@ -36,9 +36,9 @@ constexpr char kChange[] =
 // The workspaces "big" and "empty" of one installation, each with a sandbox in it.
 class Room {
  public:
-  static Result<std::unique_ptr<Room>> make(const Setup& setup, const std::string& home,
+  static Result<std::unique_ptr<Room>> make(const Setup& setup, Who who, const std::string& home,
                                             Effort effort) {
-    auto room = std::make_unique<Room>(setup, home);
+    auto room = std::make_unique<Room>(setup, who, home);
     CARREL_ASSIGN(room->big_, room->carrel({"create", "--workspace", "big", "--disk", "8g"}));
     CARREL_ASSIGN(room->empty_, room->carrel({"create", "--workspace", "empty", "--disk", "8g"}));
     const int directories = effort == Effort::kFull ? kDirectories : kQuickDirectories;
@@ -50,17 +50,20 @@ class Room {
     room->snapshots_.pop_back();
     return room;
   }
-  Room(const Setup& setup, std::string home) : setup_(setup), home_(std::move(home)) {}
+  Room(const Setup& setup, Who who, std::string home)
+      : setup_(setup), who_(who), home_(std::move(home)) {}
   Room(const Room&) = delete;
   Room& operator=(const Room&) = delete;
   ~Room() {
     (void)carrel({"rm", "--all", "--force"});
-    (void)carrel({"workspace", "prune", "--older-than", "0s"});
+    for (const char* name : {"big", "empty"}) {
+      (void)carrel({"workspace", "rm", name});
+    }
   }
 
   // The same tree, copied by a command beside it.
   Result<double> copy(const std::vector<std::string>& command) const {
-    const std::string home = home_path(setup_, Who::kRoot, home_);
+    const std::string home = home_path(setup_, who_, home_);
     const std::string copy = home + "/copy";
     std::vector<std::string> words = command;
     // Where the workspace has a file system of its own, that is where its tree is.
@@ -103,7 +106,7 @@ class Room {
     }
     const std::string& to = snapshots_[snapshots_.size() - 1 - (restores_++ + 1) % 2];
     settle();
-    return time_run(carrel_launch(setup_, Who::kRoot, home_, {"restore", "big", to}));
+    return time_run(carrel_launch(setup_, who_, home_, {"restore", "big", to}));
   }
 
   Result<double> fork(const std::string& workspace) const {
@@ -120,16 +123,17 @@ class Room {
 
  private:
   Result<std::string> carrel(std::vector<std::string> words) const {
-    return output_of(carrel_launch(setup_, Who::kRoot, home_, std::move(words)));
+    return output_of(carrel_launch(setup_, who_, home_, std::move(words)));
   }
   // What others left to be written is no burden to the next sample.
   void settle() const {
     const UniqueFd home(
-        ::open(home_path(setup_, Who::kRoot, home_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        ::open(home_path(setup_, who_, home_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     (void)::syncfs(home.get());
   }
 
   const Setup& setup_;
+  Who who_;
   std::string home_;
   std::string big_;
   std::string empty_;
@@ -140,9 +144,19 @@ class Room {
 
 enum class Blocks { kCopied, kShared };
 
-void measure_on(const Setup& setup, const std::string& home, const std::string& where,
-                Blocks blocks, Effort effort, Report& report) {
-  auto room = Room::make(setup, home, effort);
+// What is measured, where, and by whom.
+struct Place {
+  Who who;
+  std::string home;
+  std::string where;
+  Blocks blocks;
+};
+
+void measure_at(const Setup& setup, const Place& place, Effort effort, Report& report) {
+  const std::string where =
+      place.where + (place.who == Who::kUser ? ", an ordinary user" : ", root");
+  const Blocks blocks = place.blocks;
+  auto room = Room::make(setup, place.who, place.home, effort);
   if (!room.ok()) {
     report.leave_out("workspaces " + where, room.error().to_string());
     return;
@@ -187,16 +201,20 @@ void measure_on(const Setup& setup, const std::string& home, const std::string& 
 }  // namespace
 
 void measure_workspaces(const Setup& setup, Effort effort, Report& report) {
-  const std::string plain = home_path(setup, Who::kRoot, "workspaces");
-  measure_on(setup, "workspaces", "on " + file_system_of(setup.directory), Blocks::kCopied, effort,
-             report);
-  std::filesystem::remove_all(plain + "/layers");
-  auto disk = LoopDisk::make(setup.directory + "/btrfs.img", home_path(setup, Who::kRoot, "btrfs"));
-  if (!disk.ok()) {
-    report.leave_out("workspaces on btrfs", disk.error().to_string());
-    return;
+  const std::string where = "on " + file_system_of(setup.directory);
+  for (const Who who : {Who::kRoot, Who::kUser}) {
+    measure_at(setup, {who, "workspaces", where, Blocks::kCopied}, effort, report);
+    std::filesystem::remove_all(home_path(setup, who, "workspaces") + "/layers");
   }
-  measure_on(setup, "btrfs", "on btrfs", Blocks::kShared, effort, report);
+  for (const Who who : {Who::kRoot, Who::kUser}) {
+    auto disk = LoopDisk::make(setup.directory + "/btrfs.img", home_path(setup, who, "btrfs"),
+                               who == Who::kUser ? setup.user : User{});
+    if (!disk.ok()) {
+      report.leave_out("workspaces on btrfs", disk.error().to_string());
+      return;
+    }
+    measure_at(setup, {who, "btrfs", "on btrfs", Blocks::kShared}, effort, report);
+  }
 }
 
 }  // namespace carrel::bench

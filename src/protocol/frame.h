@@ -11,7 +11,7 @@
 // for one request; everything about that request carries it.
 namespace carrel::protocol {
 
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::size_t kHeaderSize = 12;
 
 enum class FrameType : std::uint16_t {
