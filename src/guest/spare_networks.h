@@ -13,14 +13,13 @@
 // new.
 namespace carrel::guest {
 
-// What can be seen of a network from inside.
-struct NetworkState {
-  char text[24U << 10];
-  std::size_t size = 0;
+// A network namespace, with the tables that show its state open: to open them again for each look
+// would take longer than to read them.
+struct Network {
+  static constexpr std::size_t kTables = 10;
+  int space = -1;
+  int tables[kTables] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
 };
-
-// That of the network that this process is in; false when it is not known.
-bool look_at_network(NetworkState& state);
 
 class SpareNetworks {
  public:
@@ -38,16 +37,16 @@ class SpareNetworks {
   static constexpr std::size_t kMost = 8;
 
   struct Lent {
-    int network = -1;
+    Network network;
     int pidfd = -1;
   };
 
   bool reuse();
-  void let_go(Lent& lent);
+  static void let_go(Lent& lent);
 
   Lent lent_[kMost];
   std::size_t last_ = kMost;  // of those, the one that was lent last
-  int network_ = -1;          // that this process is in
+  Network network_;           // that this process is in
 };
 
 }  // namespace carrel::guest
