@@ -24,11 +24,9 @@ void start_exec(Guest& guest, std::uint32_t index, const protocol::Start& start,
 // fails.
 void start_files(Guest& guest, std::uint32_t index, std::string_view payload);
 
-// Forks the process that starts the workload's programs. 0 or a negative errno.
+// Forks the process that starts the workload's programs; the first of them has the guest moved to
+// its own control group, if that was born in the workload's. 0 or a negative errno.
 int start_spawner(Guest& guest);
-// Has this process moved to a control group of its own, if it was born in the workload's; after the
-// first spawner, which inherits that one.
-void move_to_own_group(Guest& guest);
 
 // Has the spawner start a program; makes a spawner when there is none. 0 or a negative errno.
 int spawn(Guest& guest, std::string_view payload, const ProgramIo& io, int report);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "guest/command.h"
@@ -137,6 +138,17 @@ void tell_started(Guest& guest, std::uint32_t index) {
                                      {reinterpret_cast<const char*>(buffer), writer.size()});
 }
 
+// In a process of its own, for the guest to reap: the write takes milliseconds, in which nobody on
+// the host can join a group.
+bool move_guest(int procs) {
+  const long child = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
+  if (child == 0) {
+    write_whole(procs, "1");
+    _exit(0);
+  }
+  return child > 0;
+}
+
 }  // namespace
 
 int start_spawner(Guest& guest) {
@@ -148,12 +160,15 @@ int start_spawner(Guest& guest) {
   if (pid == 0) {
     Failure failure;
     // The last group is inherited as long as the guest itself is in it.
-    const std::uint32_t joined = guest.join_count - (guest.own_group >= 0 ? 1U : 0U);
+    const std::uint32_t joined = guest.join_count - (guest.with_work ? 1U : 0U);
     for (std::uint32_t i = 0; i < joined; ++i) {
       // CRITICAL: outside of the workload's group its limits would not hold.
       if (!write_whole(guest.join[i], "0")) {
         _exit(1);
       }
+    }
+    if (guest.with_work && !move_guest(guest.own_group)) {
+      _exit(1);
     }
     if (!become_workload(guest.boot, guest.ruleset, failure)) {
       _exit(1);
@@ -170,23 +185,11 @@ int start_spawner(Guest& guest) {
     close(ends[0]);
     return -errno;
   }
+  guest.with_work = false;
   guest.spawner = ends[0];
   guest.spawner_pid = pid;
   guest.poller.add(guest.spawner, 0, Source::kSpawner, 0);
   return 0;
-}
-
-void move_to_own_group(Guest& guest) {
-  if (guest.own_group < 0) {
-    return;
-  }
-  // In another process: the write takes milliseconds, in which this one serves.
-  if (fork() == 0) {
-    write_whole(guest.own_group, "1");
-    _exit(0);
-  }
-  close(guest.own_group);
-  guest.own_group = -1;
 }
 
 int spawn(Guest& guest, std::string_view payload, const ProgramIo& io, int report) {

@@ -45,6 +45,7 @@ bool take_descriptors(Guest& guest, const Received& received, Failure& failure) 
       return failure.at("read", "the boot message", -EBADMSG);
     }
     guest.own_group = next[--joined];
+    guest.with_work = true;
   }
   for (std::uint32_t i = 0; i < joined; ++i) {
     // CRITICAL: outside of the group its limits would not hold.
@@ -162,7 +163,6 @@ int run() {
         {4, 0, protocol::FrameType::kReady},
         std::span<unsigned char, protocol::kHeaderSize>(ready, protocol::kHeaderSize));
     write_whole(kControl, {reinterpret_cast<const char*>(ready), sizeof ready});
-    move_to_own_group(guest);
   }
   serve(guest, kControl);
 }

@@ -1,6 +1,7 @@
 #include "guest/standstill.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "guest/processes.h"
 #include "guest/runtime.h"
@@ -33,6 +34,14 @@ int begin_pause(Guest& guest, protocol::Standstill how) {
   }
   if (guest.freezer != kNone) {
     return -EBUSY;
+  }
+  // CRITICAL: in the workload's group it would be frozen with it, and could not be woken.
+  if (how == protocol::Standstill::kByGroup && guest.own_group >= 0) {
+    if (!write_whole(guest.own_group, "0")) {
+      return -errno;
+    }
+    close(guest.own_group);
+    guest.own_group = -1;
   }
   if (how == protocol::Standstill::kBySignals && !stop_everybody(guest.stopped)) {
     end_standstill(guest);

@@ -187,7 +187,9 @@ struct Guest {
   pid_t spawner_pid = 0;
   std::array<int, protocol::kMaxJoin> join{};
   std::uint32_t join_count = 0;
-  int own_group = -1;  // as long as this process is in the workload's: see kBootMovesLater
+  // See kBootMovesLater: the procs file of its own group, as long as it may not be there yet.
+  int own_group = -1;
+  bool with_work = false;         // it is in the workload's, and nobody moves it yet
   std::uint32_t freezer = kNone;  // the client for whom everybody stands still, or kPaused
   std::uint64_t paused_us = 0;    // since when
   StoppedBefore stopped;

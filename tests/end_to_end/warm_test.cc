@@ -108,6 +108,20 @@ TEST_P(Warm, FirstProcessEndsUpInAControlGroupOfItsOwn) {
   EXPECT_EQ(shell(box, "echo on")["stdout"], "on\n");
 }
 
+// Its first process is moved to a group of its own while others go on; until then it would be frozen
+// with the workload.
+TEST_P(Warm, OneThatIsPausedAtOnceCanBeWokenAgain) {
+  serve_warm(1);
+  for (int i = 0; i < 5; ++i) {
+    const std::string box = create();
+    EXPECT_EQ(post(box + "/pause", json::object()).json()["state"], "paused");
+    EXPECT_EQ(post(box + "/resume", json::object()).json()["state"], "running");
+    EXPECT_EQ(shell(box, "echo on")["stdout"], "on\n");
+    EXPECT_EQ(remove(box).status, 204);
+    EXPECT_TRUE(eventually(5s, [&] { return metric("warm_sandboxes") == 1; }));
+  }
+}
+
 TEST_P(Warm, WithoutReadyOnesTheyAreMadeAndCounted) {
   serve_warm(1);
   const std::string first = create();
