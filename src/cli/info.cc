@@ -10,6 +10,7 @@
 #include "manager/box_command.h"
 #include "manager/commands.h"
 #include "manager/holding.h"
+#include "manager/inner_life.h"
 #include "manager/life.h"
 #include "manager/services.h"
 #include "policy/settings.h"
@@ -55,30 +56,6 @@ InnerLife look_inside(const storage::Home& home, const storage::SandboxRow& row)
     }
   }
   return {manager::holders_of(home, row, commands), std::move(services)};
-}
-
-Json holders_json(const std::vector<manager::Holder>& holders) {
-  Json list = Json::array();
-  for (const manager::Holder& holder : holders) {
-    list.push_back(
-        {{"by", std::string(manager::name_of(holder.by))},
-         {"what", replace_invalid_utf8(holder.what)},
-         {"command", holder.command == 0 ? Json() : Json(std::to_string(holder.command))},
-         {"until_ms", holder.until_ms == 0 ? Json() : Json(holder.until_ms)}});
-  }
-  return list;
-}
-
-Json services_json(const std::vector<manager::ServiceLife>& services) {
-  Json list = Json::array();
-  for (const manager::ServiceLife& one : services) {
-    list.push_back({{"name", replace_invalid_utf8(one.name)},
-                    {"state", std::string(manager::name_of(one.state))},
-                    {"restarts", one.restarts},
-                    {"command", one.command == 0 ? Json() : Json(std::to_string(one.command))},
-                    {"last_exit", one.last_exit.has_value() ? Json(*one.last_exit) : Json()}});
-  }
-  return list;
 }
 
 // "web ready, command 4, 2 restarts, the last exit was 1"
@@ -147,8 +124,8 @@ int info_command(const Context& context) {
                 {"ended_ms", row.ended_ms},
                 {"reason", life.reason}};
     const InnerLife inner = look_inside(home.value(), row);
-    object["held_by"] = holders_json(inner.holders);
-    object["services"] = services_json(inner.services);
+    object["held_by"] = manager::to_json(inner.holders);
+    object["services"] = manager::to_json(inner.services);
     object["settings"] = settings_json(row.spec);
     object["enforcement"] = enforcement;
     print(object.dump() + "\n");

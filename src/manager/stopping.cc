@@ -87,18 +87,6 @@ Result<Wish> wish_of_stopped(const storage::Home& home, const storage::SandboxRo
 
 Status start_sandbox(storage::Home& home, const storage::SandboxRow& row,
                      const FinishRestore& finish) {
-  if (row.state == "stopped") {
-    CARREL_ASSIGN(Wish wish, wish_of_stopped(home, row));
-    wish.finish_restore = finish;
-    auto started = make_sandbox(home, std::move(wish));
-    if (started.ok()) {
-      return {};
-    }
-    CARREL_ASSIGN(const auto now, row_of(home, row.id));
-    if (!now.has_value() || now->state == "stopped" || now->state == "ended") {
-      return started.error();
-    }
-  }
   for (int i = 0; i < kOthersTries; ++i) {
     CARREL_ASSIGN(const auto now, row_of(home, row.id));
     if (!now.has_value() || now->state == "ended") {
@@ -106,9 +94,18 @@ Status start_sandbox(storage::Home& home, const storage::SandboxRow& row,
                    now.has_value() ? now->reason : std::string()};
     }
     if (now->state == "stopped") {
-      return is_stopped(*now);
-    }
-    if (storage::read_record(home, row.id).ok()) {
+      CARREL_ASSIGN(Wish wish, wish_of_stopped(home, *now));
+      wish.finish_restore = finish;
+      auto started = make_sandbox(home, std::move(wish));
+      if (started.ok()) {
+        return {};
+      }
+      // Somebody else may have been first.
+      CARREL_ASSIGN(const auto then, row_of(home, row.id));
+      if (!then.has_value() || then->state == "stopped" || then->state == "ended") {
+        return started.error();
+      }
+    } else if (storage::read_record(home, row.id).ok()) {
       return {};
     }
     ::poll(nullptr, 0, kOthersStepMs);

@@ -1,3 +1,5 @@
+#include "manager/inner_life.h"
+
 #include <poll.h>
 
 #include <chrono>
@@ -5,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/utf8.h"
 #include "manager/commands.h"
 #include "manager/holding.h"
 #include "manager/services.h"
@@ -17,26 +18,6 @@ namespace carrel::server {
 namespace {
 
 constexpr std::uint64_t kLongestWaitMs = 600'000;
-
-Json holder_json(const manager::Holder& holder) {
-  return {{"by", std::string(manager::name_of(holder.by))},
-          {"what", replace_invalid_utf8(holder.what)},
-          {"command", holder.command == 0 ? Json(nullptr) : Json(std::to_string(holder.command))},
-          {"until_ms", holder.until_ms == 0 ? Json(nullptr) : Json(holder.until_ms)}};
-}
-
-Json services_json(const std::vector<manager::ServiceLife>& services) {
-  Json list = Json::array();
-  for (const manager::ServiceLife& service : services) {
-    list.push_back(
-        {{"name", replace_invalid_utf8(service.name)},
-         {"state", std::string(manager::name_of(service.state))},
-         {"restarts", service.restarts},
-         {"command", service.command == 0 ? Json(nullptr) : Json(std::to_string(service.command))},
-         {"last_exit", service.last_exit.has_value() ? Json(*service.last_exit) : Json(nullptr)}});
-  }
-  return list;
-}
 
 }  // namespace
 
@@ -55,12 +36,8 @@ void add_inner_life(Request& request, const storage::SandboxRow& row, Json& obje
       }
     }
   }
-  Json held = Json::array();
-  for (const manager::Holder& holder : manager::holders_of(manager.home(), row, commands)) {
-    held.push_back(holder_json(holder));
-  }
-  object["held_by"] = std::move(held);
-  object["services"] = services_json(services);
+  object["held_by"] = manager::to_json(manager::holders_of(manager.home(), row, commands));
+  object["services"] = manager::to_json(services);
 }
 
 Status get_services(Request& request) {
@@ -79,7 +56,7 @@ Status get_services(Request& request) {
   look.keep_stream();
   return reply(request, 200,
                {{"ready", manager::all_ready(services.value())},
-                {"services", services_json(services.value())}});
+                {"services", manager::to_json(services.value())}});
 }
 
 }  // namespace carrel::server

@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
 
@@ -149,8 +152,27 @@ TEST_P(Lives, KilledStopsAndStartsLeaveASandboxThatRunsOrIsStopped) {
           << command << " left it " << state;
     }
   }
+  const Run started = carrel({"start", "one"});
+  EXPECT_EQ(started.status, 0) << started.err;
+  const Run read = carrel({"sh", "one", "cat a"});
+  EXPECT_EQ(read.out, "mine\n") << read.err;
+}
+
+// Whoever stops it removes its files one after the other, and may be killed over it.
+TEST_P(Lives, LastFilesOfAStoppedSandboxDoNotEndIt) {
+  ASSERT_EQ(carrel({"create", "--name", "one", "--workspace", "w"}).status, 0);
+  const std::string id = json::parse(carrel({"info", "--json", "one"}).out)["id"];
+  ASSERT_EQ(carrel({"stop", "one"}).status, 0);
+  const std::string box = place().home(GetParam()) + "/run/box/" + id;
+  ASSERT_EQ(::mkdir(box.c_str(), 0700), 0);
+  const uid_t owner = as_root() ? 0 : Place::user_id();
+  ASSERT_EQ(::chown(box.c_str(), owner, owner), 0);
+  EXPECT_TRUE(eventually(10s, [&] {
+    carrel({"ls"});
+    return !std::filesystem::exists(box);
+  }));
+  EXPECT_EQ(json::parse(carrel({"info", "--json", "one"}).out)["state"], "stopped");
   EXPECT_EQ(carrel({"start", "one"}).status, 0);
-  EXPECT_EQ(carrel({"sh", "one", "cat a"}).out, "mine\n");
 }
 
 TEST_P(Lives, TopShowsWhatSandboxesUse) {

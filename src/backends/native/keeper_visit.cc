@@ -46,6 +46,8 @@ std::optional<Creation::Finished> Visit::go_on(short client_events, short guest_
       hear();
     } else if (stage_ == Stage::kAnswered) {
       confirm();
+    } else if (stage_ == Stage::kBuilding && origin_ == CreateRequest::Origin::kStopped) {
+      client_.reset();  // others may wait for it by now
     } else {
       // It went away, or talks when it should listen.
       end();
@@ -191,9 +193,10 @@ void Visit::tell_warm() {
   told_ = std::move(there);
 }
 
-// What the client has not taken is nobody's.
+// What the client has not taken is nobody's, unless others know it from before.
 void Visit::end() {
-  const bool untaken = stage_ == Stage::kAnswered && !id_.empty();
+  const bool untaken =
+      stage_ == Stage::kAnswered && !id_.empty() && origin_ == CreateRequest::Origin::kNew;
   creation_.reset();
   client_.reset();
   stage_ = Stage::kOver;
@@ -201,12 +204,8 @@ void Visit::end() {
     return;
   }
   if (auto record = storage::read_record(*house_.home, id_); record.ok()) {
-    const std::string reason = "nobody took it: the command that made it ended";
-    if (origin_ == CreateRequest::Origin::kStopped) {
-      (void)stop_sandbox(*house_.home, record.value(), 0, reason, storage::Wake::kWhenTold);
-    } else {
-      (void)remove_sandbox(*house_.home, record.value(), 0, reason);
-    }
+    (void)remove_sandbox(*house_.home, record.value(), 0,
+                         "nobody took it: the command that made it ended");
   }
 }
 

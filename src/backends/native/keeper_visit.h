@@ -19,7 +19,7 @@ namespace carrel::native {
 // One client of the keeper: what it wants, the sandbox that is made for it, and its answer. Nothing
 // here waits for anybody: the keeper polls the two descriptors and calls go_on(). A client that
 // says nothing, or nonsense, or goes away loses its visit and what was made for it, and nobody else
-// notices.
+// notices; but what was there before, and is started again for it, is not lost.
 class Visit {
  public:
   // What the keeper has for all of its clients.

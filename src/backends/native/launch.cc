@@ -475,8 +475,11 @@ Status clean_up(storage::Home& home, const kernel::CgroupLayout& cgroups, const 
       result = place.value().remove();
     }
   }
-  home.release_ids_of(id);
   egress::remove_registration(home, id);
+  // CRITICAL: whoever is left in a group that could not be removed may still have these ids.
+  if (result.ok()) {
+    home.release_ids_of(id);
+  }
   return result;
 }
 

@@ -130,7 +130,9 @@ Status bury_held(storage::Home& home, const std::string& id, const Ending& seen)
   }
   // What cannot be ended keeps its box, so that the next sweep finds it.
   CARREL_TRY(clean_up(home, groups.value(), id));
-  if (row.has_value() && row->state != "ended") {
+  // One that is stopped stays so: somebody was killed over the last of its files, or before he
+  // began to start it again.
+  if (row.has_value() && row->state != "ended" && row->state != "stopped") {
     const Ending ending = judge(home, *row, seen);
     if (const auto wake = storage::noted_stop(home, id); wake.has_value()) {
       note(state.value().set_stopped(id, ending.reason, *wake));
