@@ -1,4 +1,5 @@
 #include <memory>
+#include <utility>
 
 #include "bench/docker_api.h"
 #include "bench/sections.h"
@@ -83,7 +84,7 @@ Result<double> timed(const std::function<Status()>& once) {
 // first that counts.
 std::function<Result<double>()> in_sittings(std::function<Status()> renew,
                                             std::function<Status()> once) {
-  return [renew, once, taken = 0]() mutable -> Result<double> {
+  return [renew = std::move(renew), once = std::move(once), taken = 0]() mutable -> Result<double> {
     if (taken++ % kSitting == 0) {
       CARREL_TRY(renew());
       CARREL_TRY(batched(once));
@@ -123,7 +124,7 @@ void add_room(Room& room, std::vector<Contender>& contenders) {
   contenders.push_back(Contender{"carrel, library",
                                  in_sittings(renew, [run] { return run(kEcho, "x\n"); }),
                                  kBubblewrap, kBuiltin});
-}
+}  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): the list owns them
 
 void measure_shell(const Setup& setup, Effort effort, Room* room, Report& report) {
   std::vector<Contender> contenders;

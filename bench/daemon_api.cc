@@ -82,7 +82,11 @@ Result<std::string> ServedHome::ask(const std::string& method, const std::string
       return Error{Code::kSystem, 0, "the daemon does not answer", {}};
     }
     buffer_.append(piece, static_cast<std::size_t>(size));
-    if (head == std::string::npos && (head = buffer_.find("\r\n\r\n")) != std::string::npos) {
+    if (head != std::string::npos) {
+      continue;
+    }
+    head = buffer_.find("\r\n\r\n");
+    if (head != std::string::npos) {
       constexpr std::string_view kLength = "\r\ncontent-length: ";
       const std::size_t at = buffer_.find(kLength);
       length = at < head ? std::stoul(buffer_.substr(at + kLength.size())) : 0;

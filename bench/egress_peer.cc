@@ -130,7 +130,7 @@ Result<EgressServer> EgressServer::start(const std::string& address) {
   sockaddr_in place = place_of(address, 0);
   socklen_t size = sizeof place;
   auto* where = reinterpret_cast<sockaddr*>(&place);
-  if (::bind(server.listener_.get(), where, size) != 0 ||
+  if (!server.listener_.valid() || ::bind(server.listener_.get(), where, size) != 0 ||
       ::listen(server.listener_.get(), 512) != 0 ||
       ::getsockname(server.listener_.get(), where, &size) != 0) {
     return system_error("listen for the benchmark's clients");

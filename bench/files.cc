@@ -47,7 +47,8 @@ Status make_sources(const std::string& directory) {
     fs::create_directory(below);
     for (int j = 0; j < kFilesInEach; ++j) {
       std::ofstream file(below + "/f" + std::to_string(j), std::ios::binary);
-      file << bytes(4096, static_cast<std::uint64_t>(i * kFilesInEach + j));
+      file << bytes(4096,
+                    static_cast<std::uint64_t>(i) * kFilesInEach + static_cast<std::uint64_t>(j));
     }
   }
   big.flush();

@@ -245,50 +245,27 @@ int show_matches(const Context& context, sandbox::Files& files, const std::strin
   return done.value().entries > 0 ? 0 : 1;
 }
 
-std::string_view event_name(protocol::FileEvent event) {
-  switch (event) {
-    case protocol::FileEvent::kCreated:
-      return "create";
-    case protocol::FileEvent::kWritten:
-      return "write";
-    case protocol::FileEvent::kRemoved:
-      return "remove";
-    case protocol::FileEvent::kRenamed:
-      return "rename";
-    case protocol::FileEvent::kLost:
-      break;
-  }
-  return "lost";
-}
-
 int show_changes(const Context& context, sandbox::Files& files, const std::string& path) {
   const auto depth =
       context.arguments.has(OptionId::kRecursive) ? sandbox::Depth::kAll : sandbox::Depth::kOne;
-  Status status = files.watch(
-      path, depth,
-      [&] {
-        if (!context.json()) {
-          print_error("watching '" + printable(path) + "'\n");
-        } else {
-          print("{\"event\":\"watching\"}\n");
-        }
-      },
-      [&](const protocol::FileChange& change) -> Status {
-        if (context.json()) {
-          Json object;
-          object["event"] = event_name(change.event);
-          object["directory"] = change.is_directory != 0;
-          add_bytes(object, "path", change.path);
-          if (change.event == protocol::FileEvent::kRenamed) {
-            add_bytes(object, "to", change.other);
-          }
-          print(object.dump() + "\n");
-        } else {
-          print(std::string(event_name(change.event)) + " " + printable(change.path) +
-                (change.other.empty() ? "" : " -> " + printable(change.other)) + "\n");
-        }
-        return {};
-      });
+  const auto begun = [&]() -> Status {
+    if (!context.json()) {
+      print_error("watching '" + printable(path) + "'\n");
+    } else {
+      print("{\"event\":\"watching\"}\n");
+    }
+    return {};
+  };
+  const auto changed = [&](const protocol::FileChange& change) -> Status {
+    if (context.json()) {
+      print(sandbox::to_json(change).dump() + "\n");
+    } else {
+      print(std::string(sandbox::event_name(change.event)) + " " + printable(change.path) +
+            (change.other.empty() ? "" : " -> " + printable(change.other)) + "\n");
+    }
+    return {};
+  };
+  const Status status = files.watch(path, depth, {begun, changed});
   return status.ok() ? 0 : fail(context, status.error());
 }
 

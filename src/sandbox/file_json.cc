@@ -47,4 +47,31 @@ nlohmann::ordered_json to_json(const FileInfo& info) {
   return object;
 }
 
+std::string_view event_name(protocol::FileEvent event) {
+  switch (event) {
+    case protocol::FileEvent::kCreated:
+      return "create";
+    case protocol::FileEvent::kWritten:
+      return "write";
+    case protocol::FileEvent::kRemoved:
+      return "remove";
+    case protocol::FileEvent::kRenamed:
+      return "rename";
+    case protocol::FileEvent::kLost:
+      break;
+  }
+  return "lost";
+}
+
+nlohmann::ordered_json to_json(const protocol::FileChange& change) {
+  nlohmann::ordered_json object;
+  object["event"] = event_name(change.event);
+  object["directory"] = change.is_directory != 0;
+  add_bytes(object, "path", change.path);
+  if (change.event == protocol::FileEvent::kRenamed) {
+    add_bytes(object, "to", change.other);
+  }
+  return object;
+}
+
 }  // namespace carrel::sandbox

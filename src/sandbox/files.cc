@@ -413,29 +413,37 @@ Result<FileSummary> Files::make_directory(std::string_view path, std::optional<u
   return ask(request);
 }
 
-Status Files::watch(std::string_view path, Depth depth, const std::function<void()>& begun,
-                    const std::function<Status(const protocol::FileChange&)>& visit) {
+Status Files::watch(std::string_view path, Depth depth, const Watcher& watcher) {
+  constexpr std::chrono::milliseconds kQuiet{250};
   FileRequest request = request_for(FileOperation::kWatch, path);
   request.flags = depth == Depth::kAll ? protocol::kFileRecursive : 0U;
-  stream_->set_patience(std::chrono::milliseconds(-1));
+  stream_->set_patience(watcher.quiet ? kQuiet : std::chrono::milliseconds(-1));
+  CARREL_TRY(send_request(request));
   bool first = true;
-  CARREL_TRY(ask(request, [&](const FileFrame& frame) -> Status {
+  const auto hear = [&](const FileFrame& frame) -> Status {
     protocol::FileChange change;
     FileEntry entry;
     if (first) {
       first = false;
-      begun();
       return frame.type == FrameType::kFileEntry && protocol::parse_file_entry(frame.payload, entry)
-                 ? Status{}
+                 ? watcher.begun()
                  : Status{malformed()};
     }
     if (frame.type != FrameType::kFileChange ||
         !protocol::parse_file_change(frame.payload, change)) {
       return malformed();
     }
-    return visit(change);
-  }));
-  return {};
+    return watcher.changed(change);
+  };
+  Status heard;
+  for (;;) {
+    auto done = finish(path, [&](const FileFrame& frame) { return heard = hear(frame); });
+    const bool only_quiet = !done.ok() && done.error().code == Code::kTimeout && heard.ok();
+    if (!only_quiet || !watcher.quiet) {
+      return done.ok() ? Status{} : Status{done.error()};
+    }
+    CARREL_TRY(watcher.quiet());
+  }
 }
 
 Result<FileSummary> Files::pack(std::string_view path, TreeSink& sink) {

@@ -131,10 +131,14 @@ class Files {
   Result<FileSummary> remove(std::string_view path, Depth depth);
   Result<FileSummary> change_mode(std::string_view path, unsigned mode);
   Result<FileSummary> make_directory(std::string_view path, std::optional<unsigned> mode);
-  // Calls `begun` when everything from then on is told; goes on until `visit` gives an error, which
-  // is returned, or the sandbox ends.
-  Status watch(std::string_view path, Depth depth, const std::function<void()>& begun,
-               const std::function<Status(const protocol::FileChange&)>& visit);
+  // Who hears what changes. The first error of theirs ends the watching, and is returned.
+  struct Watcher {
+    std::function<Status()> begun;  // from now on everything is told
+    std::function<Status(const protocol::FileChange&)> changed;
+    std::function<Status()> quiet = {};  // a few times a second while nothing changes; may be empty
+  };
+  // Goes on until that, or until the sandbox ends.
+  Status watch(std::string_view path, Depth depth, const Watcher& watcher);
   Result<FileSummary> pack(std::string_view path, TreeSink& sink);
   // Below the directory `path`, which is made; `feed` tells the tree.
   Result<FileSummary> unpack(std::string_view path, const std::function<Status(TreeFeed&)>& feed);

@@ -1,5 +1,3 @@
-#include <poll.h>
-
 #include <array>
 #include <charconv>
 #include <csignal>
@@ -121,11 +119,6 @@ int signal_number(const std::string& text) {
              : 0;
 }
 
-bool client_left(int watch) {
-  pollfd wait{watch, POLLIN, 0};
-  return ::poll(&wait, 1, 0) > 0;
-}
-
 // Sends what is new as events until the command ends, the client leaves, or the daemon does.
 Status send_events(Request& request, Follower& follower, std::array<std::uint64_t, 2> at) {
   CARREL_ASSIGN(const UniqueFd watch, watch_client(request.socket));
@@ -142,7 +135,7 @@ Status send_events(Request& request, Follower& follower, std::array<std::uint64_
       break;
     }
     if (!news.ok() || news->kind == Follower::News::Kind::kInputTaken) {
-      if (client_left(watch.get())) {
+      if (client_left(watch)) {
         return Error{Code::kGone, 0, "the client has left", {}};
       }
       if (Clock::now() - said > kSilence) {

@@ -1,11 +1,13 @@
 #include "sandbox/files.h"
 
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <utility>
 
 #include "base/code_name.h"
+#include "http/event_stream.h"
 #include "sandbox/file_json.h"
 #include "sandbox/tree_tar.h"
 #include "server/handlers.h"
@@ -263,6 +265,48 @@ Status list_files(Request& request) {
     return Status();
   }));
   return reply(request, 200, {{"files", list}});
+}
+
+Status watch_files(Request& request) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds kSilence{15};
+  const std::string path = request.query["path"];
+  CARREL_ASSIGN(const sandbox::Depth depth, depth_of(request.query["recursive"]));
+  CARREL_ASSIGN(Session session, Session::open(request, {path}));
+  CARREL_ASSIGN(const UniqueFd client, watch_client(request.socket));
+  bool begun = false;
+  Clock::time_point said = Clock::now();
+  const auto tell = [&](std::string_view event) {
+    said = Clock::now();
+    return request.connection.send(event);
+  };
+  sandbox::Files::Watcher watcher;
+  watcher.begun = [&]() -> Status {
+    begun = true;
+    CARREL_TRY(request.connection.begin(200, {{"content-type", "text/event-stream"},
+                                              {"cache-control", "no-store"},
+                                              {"x-content-type-options", "nosniff"}}));
+    return tell(http::write_event({"", "watching", "{}"}));
+  };
+  watcher.changed = [&](const protocol::FileChange& change) {
+    return tell(http::write_event({"", "change", sandbox::to_json(change).dump()}));
+  };
+  watcher.quiet = [&]() -> Status {
+    if (request.service.stopping || client_left(client)) {
+      return Error{Code::kGone, 0, "nobody listens any more", {}};
+    }
+    return Clock::now() - said > kSilence ? tell(http::kNoEvent) : Status();
+  };
+  const Status watched = session.files().watch(path, depth, watcher);
+  if (!begun) {
+    return watched.ok() ? Status()
+                        : request.service.manager->explain_end(request.id(), watched.error());
+  }
+  if (!request.service.stopping && !client_left(client) && !watched.ok()) {
+    const Error error = request.service.manager->explain_end(request.id(), watched.error());
+    CARREL_TRY(tell(http::write_event({"", "error", problem(error).body.substr(0, 4096)})));
+  }
+  return request.connection.finish();
 }
 
 Status search_files(Request& request) {

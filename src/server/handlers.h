@@ -54,6 +54,7 @@ Status read_file(Request& request);
 Status write_file(Request& request);
 Status stat_file(Request& request);
 Status list_files(Request& request);
+Status watch_files(Request& request);
 Status search_files(Request& request);
 Status change_files(Request& request);
 Status get_archive(Request& request);

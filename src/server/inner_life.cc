@@ -1,7 +1,5 @@
 #include "manager/inner_life.h"
 
-#include <poll.h>
-
 #include <chrono>
 #include <string>
 #include <utility>
@@ -47,8 +45,7 @@ Status get_services(Request& request) {
   CARREL_ASSIGN(const UniqueFd watch, watch_client(request.socket));
   CARREL_ASSIGN(auto look, manager.look_into(request.caller, request.id()));
   auto services = manager::await_ready(look.stream(), std::chrono::milliseconds(wait_ms), [&] {
-    pollfd gone{watch.get(), POLLIN, 0};
-    return request.service.stopping || ::poll(&gone, 1, 0) != 0;
+    return request.service.stopping || client_left(watch);
   });
   if (!services.ok()) {
     return manager.explain_end(request.id(), std::move(services.error()));

@@ -1,5 +1,6 @@
 #include "server/request.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 
 #include <charconv>
@@ -166,6 +167,11 @@ Result<UniqueFd> watch_client(int socket) {
     return system_error("watch the client");
   }
   return watch;
+}
+
+bool client_left(const UniqueFd& watch) {
+  pollfd wait{watch.get(), POLLIN, 0};
+  return ::poll(&wait, 1, 0) > 0;
 }
 
 }  // namespace carrel::server

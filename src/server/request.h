@@ -51,5 +51,6 @@ Result<std::uint64_t> number_in(const Query& query, const std::string& name,
 
 // Becomes readable when the client has gone, for whoever waits for something else.
 Result<UniqueFd> watch_client(int socket);
+bool client_left(const UniqueFd& watch);
 
 }  // namespace carrel::server

@@ -52,6 +52,9 @@ constexpr std::array kWriteQuery = {
 constexpr std::array kDiffQuery = {
     Parameter{"from", "string", "a snapshot; without: the last one"},
     Parameter{"to", "string", "a snapshot; without: what is there now"}};
+constexpr std::array kWatchQuery = {
+    Parameter{"path", "string", "in the sandbox; relative ones from its work dir", kRequired},
+    Parameter{"recursive", "boolean", "with all that is below"}};
 constexpr std::array kFilesQuery = {
     Parameter{"path", "string", "in the sandbox; relative ones from its work dir", kRequired},
     Parameter{"recursive", "boolean", "with all that is below"},
@@ -135,6 +138,9 @@ constexpr std::array kRoutes = {
           Body::kNone, "", 200, kJsonType, "FileList", kFilesQuery, list_files},
     Route{"GET", SANDBOX "/files/stat", "statFile", "What is known of one file", Scope::kRead,
           Body::kNone, "", 200, kJsonType, "File", kPathQuery, stat_file},
+    Route{"GET", SANDBOX "/files/watch", "watchFiles",
+          "What changes in a directory, as it changes: 'watching' first, then a 'change' each",
+          Scope::kRead, Body::kNone, "", 200, kEventsType, "Text", kWatchQuery, watch_files},
     Route{"POST", SANDBOX "/files/search", "searchFiles", "Lines with a text", Scope::kRead,
           Body::kJson, "SearchRequest", 200, kJsonType, "MatchList", kNothing, search_files},
     Route{"POST", SANDBOX "/files/mkdir", "makeDirectory", "Makes a directory, and those above it",

@@ -218,6 +218,32 @@ TEST_P(Serve, FilesGoInAndOut) {
   EXPECT_EQ(get(box + "/files/stat?path=c").status, 404);
 }
 
+TEST_P(Serve, WatchedDirectoryTellsWhatChangesInIt) {
+  serve();
+  const std::string box = create();
+  shell(box, "mkdir -p d/below");
+  const std::string watch = box + "/files/watch?path=d";
+  ApiConnection flat(daemon_->socket());
+  flat.send(request_text({.path = watch}));
+  EXPECT_THAT(flat.read_until("event: watching", 10s), HasSubstr("text/event-stream"));
+  ApiConnection deep(daemon_->socket());
+  deep.send(request_text({.path = watch + "&recursive=true"}));
+  EXPECT_THAT(deep.read_until("event: watching", 10s), HasSubstr("200"));
+  shell(box, "cd d; echo x > below/unseen; mv below/unseen b; rm b");
+  const std::string heard = deep.read_until("\"event\":\"remove\"", 10s);
+  EXPECT_THAT(heard, HasSubstr(R"({"event":"create","directory":false,"path":"below/unseen"})"));
+  EXPECT_THAT(heard,
+              HasSubstr(R"("event":"rename","directory":false,"path":"below/unseen","to":"b"})"));
+  EXPECT_THAT(flat.read_until("\"event\":\"remove\"", 10s), Not(HasSubstr("unseen")));
+  // What there is nothing of to watch is an error before anything else, and so is a path upward.
+  EXPECT_EQ(get(box + "/files/watch?path=none").status, 404);
+  EXPECT_EQ(get(box + "/files/watch?path=../etc").status, 403);
+  EXPECT_EQ(get(watch + "&recursive=maybe").status, 400);
+  // The end of the sandbox is told.
+  EXPECT_EQ(remove(box).status, 204);
+  EXPECT_THAT(deep.read_until("event: error", 10s), HasSubstr("event: error"));
+}
+
 TEST_P(Serve, FileHasAnEtagAndAnUploadGoesOnWhereItBrokeOff) {
   serve();
   const std::string box = create();

@@ -60,6 +60,14 @@ def test_everything_is_awaited(tmp_path: Path) -> None:
             assert await box.files.read_text("/workspace/e/f") == "x"
             with pytest.raises(FileNotFoundError):
                 await box.files.read("none")
+            async with box.files.watch("d") as changes:
+                await box.files.write("d/g", "y")
+                async for change in changes:
+                    if change.path == "g":
+                        break
+            with pytest.raises(FileNotFoundError):
+                async with box.files.watch("none"):
+                    pass
             await box.snapshot("s")
             assert (await box.diff("s")).changes == ()
             assert (await box.info()).running

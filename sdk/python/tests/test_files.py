@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from carrel import ConflictError, DeniedError, InvalidError, Sandbox
+from carrel import (
+    ConflictError,
+    DeniedError,
+    InvalidError,
+    NotFoundError,
+    Sandbox,
+    SandboxError,
+)
 from carrel._archive import unpack
 
 
@@ -41,6 +48,37 @@ def test_what_is_not_there_is_a_file_not_found_error(box: Sandbox) -> None:
     with pytest.raises(FileNotFoundError, match="not found"):
         box.files.remove("nonexistent.txt")
     assert not box.files.exists("/nonexistent.txt")
+
+
+def test_changes_are_heard_from_the_beginning_of_the_block_on(box: Sandbox) -> None:
+    box.files.mkdir("watched/below")
+    with box.files.watch("watched", recursive=True) as changes:
+        box.exec(["sh", "-c", "cd watched; echo x > below/a; mv below/a b; rm b"])
+        heard = []
+        for change in changes:
+            heard.append((change.event, change.path, change.to))
+            if change.event == "remove":
+                break
+    assert heard[0] == ("create", "below/a", None)
+    assert ("write", "below/a", None) in heard
+    assert heard[-2:] == [("rename", "below/a", "b"), ("remove", "b", None)]
+    with pytest.raises(FileNotFoundError, match="not found"), box.files.watch("absent"):
+        pass
+    with pytest.raises(DeniedError), box.files.watch("../etc"):
+        pass
+    # What goes wrong inside of the block is not taken for the directory's fault.
+    with pytest.raises(NotFoundError) as raised, box.files.watch("watched"):
+        box.command("9999").info()
+    assert not isinstance(raised.value, FileNotFoundError)
+
+
+def test_a_watcher_hears_of_the_end_of_its_sandbox() -> None:
+    with Sandbox() as box:
+        other = Sandbox.attach(box.id)
+        with pytest.raises(SandboxError), box.files.watch() as changes:
+            other.delete(grace=0)
+            for _ in changes:
+                pass
 
 
 def test_paths_are_data_and_dots_are_refused(box: Sandbox) -> None:

@@ -205,7 +205,8 @@ Status GuestProcess::settle(Status so_far) {
   do {
     told = ::read(report_.get(), &failure, sizeof failure);
   } while (told < 0 && errno == EINTR);
-  return told == static_cast<ssize_t>(sizeof failure) ? Status(child_error(failure)) : so_far;
+  return told == static_cast<ssize_t>(sizeof failure) ? Status(child_error(failure))
+                                                      : std::move(so_far);
 }
 
 GuestProcess::Taken GuestProcess::take() {

@@ -97,6 +97,7 @@ bool was_finished(storage::Home& home, const std::string& id) {
 Result<std::string> ask_keeper(const storage::Home& home, const CreateRequest& request) {
   CARREL_ASSIGN(UniqueFd socket, storage::reach_background(home, kKeeper));
   std::vector<int> descriptors;
+  descriptors.reserve(request.trees.size());
   for (const GivenTree& tree : request.trees) {
     descriptors.push_back(tree.source.get());
   }

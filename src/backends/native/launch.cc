@@ -89,17 +89,17 @@ bool writes_to_host(const std::vector<GivenTree>& trees) {
 const kernel::SeccompProgram& workload_filter(const std::vector<GivenTree>& trees) {
   // CRITICAL: a set-id file on the host would give its owner's rights to everybody there.
   if (writes_to_host(trees)) {
-    static const kernel::SeccompProgram stricter =
+    static const kernel::SeccompProgram kStricter =
         kernel::compile(policy::without_set_id(policy::workload_syscalls()));
-    return stricter;
+    return kStricter;
   }
-  static const kernel::SeccompProgram program = kernel::compile(policy::workload_syscalls());
-  return program;
+  static const kernel::SeccompProgram kProgram = kernel::compile(policy::workload_syscalls());
+  return kProgram;
 }
 
 const kernel::SeccompProgram& guest_filter() {
-  static const kernel::SeccompProgram program = kernel::compile(policy::guest_syscalls());
-  return program;
+  static const kernel::SeccompProgram kProgram = kernel::compile(policy::guest_syscalls());
+  return kProgram;
 }
 
 std::string encode_plan(const MountPlan& plan) {

@@ -101,7 +101,7 @@ long map_ids(const ChildPlan& plan) {
 int wait_for_image(int control) {
   char byte = 0;
   iovec data{&byte, 1};
-  alignas(cmsghdr) unsigned char space[CMSG_SPACE(sizeof(int))];
+  alignas(cmsghdr) unsigned char space[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;

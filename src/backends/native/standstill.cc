@@ -143,7 +143,7 @@ class BoxWriters::Box {
 BoxWriters::BoxWriters(const storage::Home& home, std::vector<storage::BoxRecord> boxes)
     : home_(&home), records_(std::move(boxes)) {}
 
-BoxWriters::~BoxWriters() { thaw(); }
+BoxWriters::~BoxWriters() { BoxWriters::thaw(); }
 
 Status BoxWriters::freeze() {
   for (const storage::BoxRecord& record : records_) {

@@ -32,7 +32,7 @@ struct TreeNode {
   std::string layer;
 };
 struct PathOrder {
-  using is_transparent = void;
+  using is_transparent = void;  // NOLINT: the standard's name
   bool operator()(std::string_view a, std::string_view b) const { return comes_before(a, b); }
 };
 using Tree = std::map<std::string, TreeNode, PathOrder>;

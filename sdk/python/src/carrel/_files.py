@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import IO, TYPE_CHECKING, Any, Literal, Union
 
 from ._archive import pack, pieces_of, unpack
+from ._following import PATIENCE, problem_of
+from ._sse import EventParser, ServerEvent
 from ._steps import AsyncSide, Request, Steps, SyncSide, T, Work, operation
-from .errors import InvalidError, NotFoundError, SandboxFileNotFoundError
-from .results import CopySummary, FileInfo, Match
+from .errors import InvalidError, NotFoundError, SandboxFileNotFoundError, UnavailableError
+from .results import CopySummary, FileChange, FileInfo, Match
 
 if TYPE_CHECKING:
     from .sandbox import AsyncSandbox, Sandbox
@@ -184,6 +187,10 @@ class FilesCore:
         directory or harmless link is named in ``left_out``."""
         return (yield from self._download(path, os.fspath(local)))
 
+    def _watch(self, path: str, recursive: bool) -> Request:
+        query = {"path": path, "recursive": "true" if recursive else "false"}
+        return Request("GET", self._path("/watch"), query, patience=PATIENCE, repeatable=True)
+
     def _upload(self, local: str, path: str) -> Steps[CopySummary]:
         if not os.path.exists(local):
             raise SandboxFileNotFoundError(f"Source file not found: {local}")
@@ -241,6 +248,70 @@ def _packed(local: str, file: IO[bytes]) -> None:
     file.seek(0)
 
 
+class _Changes:
+    """What a stream of events says: that it has begun, and then the changes."""
+
+    def __init__(self) -> None:
+        self._parser = EventParser()
+        self.begun = False
+
+    def feed(self, piece: bytes) -> Iterator[FileChange]:
+        for event in self._parser.feed(piece):
+            change = self._take(event)
+            if change is not None:
+                yield change
+
+    def _take(self, event: ServerEvent) -> FileChange | None:
+        if event.kind == "error":
+            raise problem_of(event.data)
+        self.begun = self.begun or event.kind == "watching"
+        return FileChange.of(event.data) if event.kind == "change" else None
+
+    def explained(self, error: NotFoundError) -> NotFoundError:
+        """What there was nothing of to watch is a file; later errors are the caller's own."""
+        if self.begun or type(error) is not NotFoundError:
+            return error
+        return SandboxFileNotFoundError(error.message, status=error.status)
+
+    @staticmethod
+    def over() -> UnavailableError:
+        return UnavailableError("the daemon went away: changes from now on are not known")
+
+
+def _next(pieces: Iterator[bytes]) -> bytes:
+    try:
+        return next(pieces)
+    except StopIteration:
+        raise _Changes.over() from None
+
+
+async def _next_async(pieces: AsyncIterator[bytes]) -> bytes:
+    try:
+        return await anext(pieces)
+    except StopAsyncIteration:
+        raise _Changes.over() from None
+
+
+def _following(
+    heard: _Changes, first: Sequence[FileChange], pieces: Iterator[bytes]
+) -> Iterator[FileChange]:
+    yield from first
+    for piece in pieces:
+        yield from heard.feed(piece)
+    raise _Changes.over()
+
+
+async def _following_async(
+    heard: _Changes, first: Sequence[FileChange], pieces: AsyncIterator[bytes]
+) -> AsyncIterator[FileChange]:
+    for change in first:
+        yield change
+    async for piece in pieces:
+        for change in heard.feed(piece):
+            yield change
+    raise _Changes.over()
+
+
 class Files(FilesCore, SyncSide):
     """``box.files``: the files of a sandbox."""
 
@@ -252,6 +323,20 @@ class Files(FilesCore, SyncSide):
 
     def _perform(self, steps: Steps[T]) -> T:
         return self._box._perform(_with_file_errors(steps))
+
+    @contextmanager
+    def watch(self, path: str = ".", *, recursive: bool = False) -> Iterator[Iterator[FileChange]]:
+        """``with box.files.watch("src") as changes: for change in changes: …``. Inside of the block
+        nothing is missed; a daemon that goes away is an UnavailableError."""
+        heard = _Changes()
+        try:
+            with self._box._transport.pieces(self._watch(path, recursive)) as pieces:
+                first: list[FileChange] = []
+                while not heard.begun:
+                    first += heard.feed(_next(pieces))
+                yield _following(heard, first, pieces)
+        except NotFoundError as error:
+            raise heard.explained(error) from None
 
 
 class AsyncFiles(FilesCore, AsyncSide):
@@ -265,3 +350,18 @@ class AsyncFiles(FilesCore, AsyncSide):
 
     async def _perform(self, steps: Steps[T]) -> T:
         return await self._box._perform(_with_file_errors(steps))
+
+    @asynccontextmanager
+    async def watch(
+        self, path: str = ".", *, recursive: bool = False
+    ) -> AsyncIterator[AsyncIterator[FileChange]]:
+        """``async with box.files.watch("src") as changes: async for change in changes: …``."""
+        heard = _Changes()
+        try:
+            async with self._box._transport.pieces(self._watch(path, recursive)) as pieces:
+                first: list[FileChange] = []
+                while not heard.begun:
+                    first += heard.feed(await _next_async(pieces))
+                yield _following_async(heard, first, pieces)
+        except NotFoundError as error:
+            raise heard.explained(error) from None

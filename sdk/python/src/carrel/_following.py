@@ -13,7 +13,7 @@ from .results import ExecResult, Output
 
 Listener = Callable[[str], object]
 KEPT = 5 << 20
-_PATIENCE = 60.0  # a daemon that has nothing to say sends a sign of life every 15 seconds
+PATIENCE = 60.0  # a daemon that has nothing to say sends a sign of life every 15 seconds
 _MOST_FAILURES = 5
 
 
@@ -106,14 +106,14 @@ class Following:
     def request(self) -> Request:
         self._parser = EventParser()
         query = {name: str(offset) for name, offset in self._at.items()}
-        return Request("GET", self._path, query, patience=_PATIENCE, repeatable=True)
+        return Request("GET", self._path, query, patience=PATIENCE, repeatable=True)
 
     def feed(self, piece: bytes) -> Iterator[Output]:
         for event in self._parser.feed(piece):
             if event.kind == "exit":
                 self.result = self._captures.result(event.data)
             elif event.kind == "error":
-                raise _problem(event.data)
+                raise problem_of(event.data)
             elif event.kind in ("stdout", "stderr"):
                 stream: Literal["stdout", "stderr"] = (
                     "stdout" if event.kind == "stdout" else "stderr"
@@ -135,5 +135,5 @@ class Following:
             raise error or UnavailableError("the daemon went away before the command ended")
 
 
-def _problem(details: Mapping[str, Any]) -> SandboxError:
+def problem_of(details: Mapping[str, Any]) -> SandboxError:
     return error_of(str(details.get("code")), str(details.get("detail")))

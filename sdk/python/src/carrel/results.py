@@ -211,6 +211,21 @@ class CopySummary:
 
 
 @dataclass(frozen=True)
+class FileChange:
+    """Something that changed while somebody watched. ``event`` is "create", "write", "remove",
+    "rename" (from ``path`` to ``to``), or "lost" when there was more than the kernel keeps."""
+
+    event: str
+    path: str
+    to: str | None = None
+    is_directory: bool = False
+
+    @classmethod
+    def of(cls, data: Json) -> FileChange:
+        return cls(data["event"], data["path"], data.get("to"), data["directory"])
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """What a workspace held at one moment."""
 
