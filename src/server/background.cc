@@ -27,7 +27,6 @@ constexpr std::size_t kMostOutput = 1U << 20;  // in one answer
 constexpr int kAnswerMs = 10'000;
 constexpr int kFirstWordMs = 2000;
 constexpr int kTickMs = 250;  // how often a stream of events looks at its client
-constexpr std::chrono::seconds kSilence{15};
 constexpr std::size_t kInputPiece = 64U << 10;
 constexpr std::size_t kMostInput = 1U << 20;
 
@@ -122,9 +121,7 @@ int signal_number(const std::string& text) {
 // Sends what is new as events until the command ends, the client leaves, or the daemon does.
 Status send_events(Request& request, Follower& follower, std::array<std::uint64_t, 2> at) {
   CARREL_ASSIGN(const UniqueFd watch, watch_client(request.socket));
-  CARREL_TRY(request.connection.begin(200, {{"content-type", "text/event-stream"},
-                                            {"cache-control", "no-store"},
-                                            {"x-content-type-options", "nosniff"}}));
+  CARREL_TRY(begin_events(request));
   Clock::time_point said = Clock::now();
   while (!request.service.stopping) {
     auto news = follower.next(kTickMs);

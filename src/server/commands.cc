@@ -74,9 +74,7 @@ class Attendance {
       return {};
     }
     begun_ = true;
-    return request_.connection.begin(200, {{"content-type", "text/event-stream"},
-                                           {"cache-control", "no-store"},
-                                           {"x-content-type-options", "nosniff"}});
+    return begin_events(request_);
   }
 
   Status take(protocol::Stream stream, std::string_view data) {

@@ -14,7 +14,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kTickMs = 200;
-constexpr std::chrono::seconds kSilence{15};
 
 // The line as an event, if it is one of a sandbox that the caller has and asked for.
 std::string event_of(Request& request, const std::string& line, const std::string& wanted) {
@@ -46,9 +45,7 @@ Status get_events(Request& request) {
   CARREL_ASSIGN(const UniqueFd watch, watch_client(request.socket));
   EventTail tail(request.service.manager->home(),
                  past == "true" ? EventTail::From::kStart : EventTail::From::kEnd);
-  CARREL_TRY(request.connection.begin(200, {{"content-type", "text/event-stream"},
-                                            {"cache-control", "no-store"},
-                                            {"x-content-type-options", "nosniff"}}));
+  CARREL_TRY(begin_events(request));
   CARREL_TRY(request.connection.send(http::kNoEvent));
   Clock::time_point said = Clock::now();
   while (!request.service.stopping) {

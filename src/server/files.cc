@@ -269,7 +269,6 @@ Status list_files(Request& request) {
 
 Status watch_files(Request& request) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::seconds kSilence{15};
   const std::string path = request.query["path"];
   CARREL_ASSIGN(const sandbox::Depth depth, depth_of(request.query["recursive"]));
   CARREL_ASSIGN(Session session, Session::open(request, {path}));
@@ -283,9 +282,7 @@ Status watch_files(Request& request) {
   sandbox::Files::Watcher watcher;
   watcher.begun = [&]() -> Status {
     begun = true;
-    CARREL_TRY(request.connection.begin(200, {{"content-type", "text/event-stream"},
-                                              {"cache-control", "no-store"},
-                                              {"x-content-type-options", "nosniff"}}));
+    CARREL_TRY(begin_events(request));
     return tell(http::write_event({"", "watching", "{}"}));
   };
   watcher.changed = [&](const protocol::FileChange& change) {

@@ -82,6 +82,12 @@ Result<Query> parse_query(std::string_view text) {
   return query;
 }
 
+Status begin_events(Request& request) {
+  return request.connection.begin(200, {{"content-type", "text/event-stream"},
+                                        {"cache-control", "no-store"},
+                                        {"x-content-type-options", "nosniff"}});
+}
+
 Status reply(Request& request, int status, const Json& body) {
   return request.connection.answer({status, headers_for("application/json"), dump(body)});
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <string>
 #include <string_view>
@@ -38,6 +39,9 @@ struct Request {
 Status reply(Request& request, int status, const Json& body);
 Status reply_nothing(Request& request);
 Status reply_bytes(Request& request, std::string_view type, std::string bytes);
+// Begins an answer of events, which has a sign of life at least as often as this.
+inline constexpr std::chrono::seconds kSilence{15};
+Status begin_events(Request& request);
 
 // An error as a client gets it: the status that belongs to its code, and problem details (RFC
 // 9457).
