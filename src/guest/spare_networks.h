@@ -9,8 +9,8 @@
 // Nobody inside could change a network's settings: what he can leave are sockets that somebody
 // still holds, the kernel's entries for connections that ended, and counters. So a network is given
 // away again only when the first process of its sandbox has ended (then all have), when there is no
-// socket in it, and when all of its tables and every counter are what they are in a network that is
-// new.
+// socket in it, and when its tables and its counters of packets are what they are in a network that
+// is new.
 namespace carrel::guest {
 
 // A network namespace, with the tables that show its state open: to open them again for each look

@@ -275,7 +275,11 @@ Status watch_files(Request& request) {
   CARREL_ASSIGN(const UniqueFd client, watch_client(request.socket));
   bool begun = false;
   Clock::time_point said = Clock::now();
-  const auto tell = [&](std::string_view event) {
+  // CRITICAL: a sandbox that always changes something must not keep the daemon from stopping.
+  const auto tell = [&](std::string_view event) -> Status {
+    if (request.service.stopping) {
+      return Error{Code::kGone, 0, "the daemon stops", {}};
+    }
     said = Clock::now();
     return request.connection.send(event);
   };

@@ -108,8 +108,8 @@ TEST_P(Warm, FirstProcessEndsUpInAControlGroupOfItsOwn) {
   EXPECT_EQ(shell(box, "echo on")["stdout"], "on\n");
 }
 
-// Its first process is moved to a group of its own while others go on; until then it would be frozen
-// with the workload.
+// Its first process is moved to a group of its own while others go on; until then it would be
+// frozen with the workload.
 TEST_P(Warm, OneThatIsPausedAtOnceCanBeWokenAgain) {
   serve_warm(1);
   for (int i = 0; i < 5; ++i) {

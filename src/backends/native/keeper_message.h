@@ -38,9 +38,9 @@ std::string encode_answer(const Result<std::string>& id);
 Result<std::string> decode_answer(const std::string& text);
 
 // Messages on the keeper's socket: four bytes of length and JSON; descriptors come with the first
-// of them. After an answer with an id the client sends kTaken; if it closes the stream instead, a new
-// sandbox is nobody's and is removed. One that was stopped is started whether or not the client is
-// still there.
+// of them. After an answer with an id the client sends kTaken; if it closes the stream instead, a
+// new sandbox is nobody's and is removed. One that was stopped is started whether or not the client
+// is still there.
 inline constexpr std::uint32_t kLargestMessage = 4U << 20;
 inline constexpr char kTaken = 't';
 std::string frame_message(const std::string& text);
