@@ -1,5 +1,6 @@
 // What comes from registries and from whoever names an image: references, URLs, challenges,
 // manifests. What is accepted cannot be read as something else, and reads back to itself.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -32,6 +33,20 @@ bool is_plain(std::string_view text) {
   return true;
 }
 
+// A tag may have dots side by side ("1..2"); no part between slashes and colons is only dots.
+bool has_dots_as_part(std::string_view text) {
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find_first_of("/:@", begin), text.size());
+    const std::string_view part = text.substr(begin, end - begin);
+    if (!part.empty() && part.find_first_not_of('.') == std::string_view::npos) {
+      return true;
+    }
+    begin = end + 1;
+  }
+  return false;
+}
+
 void try_reference(std::string_view text) {
   namespace storage = carrel::storage;
   const auto reference = storage::parse_reference(text);
@@ -40,7 +55,7 @@ void try_reference(std::string_view text) {
     return;
   }
   const std::string full = storage::to_string(reference.value());
-  require(is_plain(full) && full.find("..") == std::string::npos);
+  require(is_plain(full) && !has_dots_as_part(full));
   require(full.find("//") == std::string::npos && full.find('?') == std::string::npos);
   require(storage::is_image_name(storage::short_name(reference.value())));
   const auto again = storage::parse_reference(full);
