@@ -15,6 +15,7 @@
 #include "cli/workspace_source.h"
 #include "cli/workspace_target.h"
 #include "manager/making.h"
+#include "manager/walls.h"
 #include "policy/size.h"
 #include "storage/home.h"
 #include "storage/state.h"
@@ -87,7 +88,7 @@ int keeper_command(const Context& context) {
   if (!home.ok()) {
     return fail(context, home.error());
   }
-  return native::run_keeper(home.value(), 3);
+  return native::run_keeper(home.value(), 3, manager::find_walls);
 }
 
 }  // namespace carrel::cli

@@ -113,20 +113,24 @@ int info_command(const Context& context) {
   if (!enforcement.is_array()) {
     enforcement = Json::array();
   }
+  const Json settings = settings_json(row.spec);
+  const std::string backend = settings.value("backend", "unknown");
+  const policy::Isolation isolation =
+      policy::isolation_of(policy::backend_named(backend).value_or(policy::Backend::kNative));
   if (context.json()) {
     Json object{{"id", row.id},
                 {"name", row.name},
                 {"state", life.state},
                 {"desired_state", life.desired},
-                {"backend", "native"},
-                {"isolation", "namespace"},
+                {"backend", backend},
+                {"isolation", isolation.kind},
                 {"created_ms", row.created_ms},
                 {"ended_ms", row.ended_ms},
                 {"reason", life.reason}};
     const InnerLife inner = look_inside(home.value(), row);
     object["held_by"] = manager::to_json(inner.holders);
     object["services"] = manager::to_json(inner.services);
-    object["settings"] = settings_json(row.spec);
+    object["settings"] = settings;
     object["enforcement"] = enforcement;
     print(object.dump() + "\n");
     return 0;
@@ -139,7 +143,7 @@ int info_command(const Context& context) {
       {"id", row.id},
       {"name", row.name.empty() ? "-" : row.name},
       {"state", life.state},
-      {"backend", "native (namespaces; the host's kernel is shared)"},
+      {"backend", backend + " (" + std::string(isolation.note) + ")"},
       {"age", age(storage::wall_clock_ms() - row.created_ms)},
   };
   if (!life.reason.empty()) {
@@ -152,7 +156,6 @@ int info_command(const Context& context) {
   for (const manager::ServiceLife& service : inner.services) {
     lines.push_back({"service", service_text(service)});
   }
-  const Json settings = settings_json(row.spec);
   for (const auto& [name, value] : settings.items()) {
     lines.push_back({name, value.get<std::string>()});
   }

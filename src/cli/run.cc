@@ -16,6 +16,7 @@
 #include "cli/workspace_source.h"
 #include "cli/workspace_target.h"
 #include "manager/once.h"
+#include "manager/walls.h"
 #include "storage/home.h"
 
 namespace carrel::cli {
@@ -59,7 +60,8 @@ int run_in_new_sandbox(const Context& context, const policy::Spec& spec,
     Foreground foreground(context.json() ? Foreground::Mode::kCollect : Foreground::Mode::kPassOn,
                           terminal ? Foreground::Terminal::kYes : Foreground::Terminal::kNo, input);
     native::KeepersNursery lender(home.value());
-    result = native::OneShots(home.value(), &lender).run(job, foreground.io(), listener);
+    result = native::OneShots(home.value(), manager::find_walls, &lender)
+                 .run(job, foreground.io(), listener);
     if (result.ok()) {
       foreground.finish(result.value());
       native::note_one_shot(home.value(), lender.was_missed() ? native::Nurseries::kMissed

@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 #include "cli/context.h"
 #include "cli/output.h"
+#include "manager/walls.h"
 #include "policy/settings.h"
 #include "storage/home.h"
 
@@ -22,7 +23,8 @@ Status try_sandbox(storage::Home& home) {
   job.command.timeout = job.spec.limits.timeout;
   sandbox::CommandIo io;
   io.output = [](protocol::Stream, std::string_view) -> Status { return {}; };
-  CARREL_ASSIGN(sandbox::ExecResult result, native::OneShots(home).run(job, io));
+  CARREL_ASSIGN(sandbox::ExecResult result,
+                native::OneShots(home, manager::find_walls).run(job, io));
   if (!result.success()) {
     return Error{Code::kSystem, 0, "/bin/true failed in a sandbox: " + result.reason,
                  "run 'carrel doctor'"};

@@ -23,6 +23,7 @@
 #include "cli/table.h"
 #include "cli/workspace_target.h"
 #include "manager/once.h"
+#include "manager/walls.h"
 #include "policy/config.h"
 #include "sandbox/capture.h"
 #include "storage/home.h"
@@ -113,7 +114,7 @@ Result<sandbox::ExecResult> run_one(const storage::Home& home, native::OneShots&
 }
 
 void run_all(storage::Home& home, std::size_t at_once, std::vector<Running>& tasks) {
-  native::OneShots shots(home);
+  native::OneShots shots(home, manager::find_walls);
   std::atomic<std::size_t> next = 0;
   std::vector<std::thread> workers;
   for (std::size_t i = 0; i < std::min(at_once, tasks.size()); ++i) {

@@ -2,12 +2,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/netlink.h>
 #include <netinet/in.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "kernel/captive_child.h"
 #include "kernel/captive_ports.h"
 
 namespace carrel::guest {
@@ -15,46 +14,6 @@ namespace carrel::guest {
 namespace {
 
 constexpr int kBacklog = 512;
-
-// Sends the messages and reads the first answer: 0 or a negative errno.
-int tell_kernel(int protocol, std::string_view messages) {
-  int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol);
-  if (fd < 0) {
-    return -errno;
-  }
-  int result = 0;
-  char answer[1024];
-  ssize_t n = -1;
-  if (send(fd, messages.data(), messages.size(), 0) != static_cast<ssize_t>(messages.size()) ||
-      (n = recv(fd, answer, sizeof answer, 0)) < 0) {
-    result = -errno;
-  } else {
-    struct nlmsghdr head{};
-    struct nlmsgerr error{};
-    if (n < static_cast<ssize_t>(sizeof head + sizeof error)) {
-      result = -EBADMSG;
-    } else {
-      memcpy(&head, answer, sizeof head);
-      memcpy(&error, answer + sizeof head, sizeof error);
-      result = head.nlmsg_type == NLMSG_ERROR ? error.error : -EBADMSG;
-    }
-  }
-  close(fd);
-  return result;
-}
-
-bool has_ipv6() {
-  int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  struct sockaddr_in6 loopback{};
-  loopback.sin6_family = AF_INET6;
-  loopback.sin6_addr = IN6ADDR_LOOPBACK_INIT;
-  bool has =
-      fd >= 0 && bind(fd, reinterpret_cast<struct sockaddr*>(&loopback), sizeof loopback) == 0;
-  if (fd >= 0) {
-    close(fd);
-  }
-  return has;
-}
 
 struct Kind {
   int family;
@@ -137,15 +96,10 @@ bool make_captive(const protocol::Captive& captive, Failure& failure) {
   if (captive.empty()) {
     return true;
   }
-  int result = tell_kernel(NETLINK_ROUTE, captive.routes);
-  if (result == 0 && has_ipv6()) {
-    result = tell_kernel(NETLINK_ROUTE, captive.routes6);
-  }
-  if (result != 0) {
+  if (int result = kernel::send_routes(captive.routes, captive.routes6); result != 0) {
     return failure.at("route", "the sandbox's network to itself", result);
   }
-  // CRITICAL: without the rules connections would go nowhere, but datagrams would not be refused.
-  result = tell_kernel(NETLINK_NETFILTER, captive.rules);
+  int result = kernel::send_rules(captive.rules);
   return result == 0 || failure.at("load", "the rules of the sandbox's network (nftables)", result);
 }
 

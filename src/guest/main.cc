@@ -12,6 +12,7 @@
 
 #include "guest/captive.h"
 #include "guest/command.h"
+#include "guest/furnished.h"
 #include "guest/helper.h"
 #include "guest/lockdown.h"
 #include "guest/maker.h"
@@ -23,12 +24,12 @@
 #include "protocol/frame.h"
 
 // The first process of every sandbox. It is executed from a sealed memory file with one descriptor,
-// the stream of its maker, and builds the room around itself.
+// the stream of its maker, and builds the room around itself, or finds it furnished.
 namespace carrel::guest {
 namespace {
 
 // Takes what came with the boot frame: the listener, and the files of the control groups. The guest
-// joins its own groups here, before the namespace that makes the outside invisible.
+// joins its own groups here.
 bool take_descriptors(Guest& guest, const Received& received, Failure& failure) {
   const int* next = received.descriptors;
   if ((guest.boot.flags & protocol::kBootListener) != 0) {
@@ -55,9 +56,6 @@ bool take_descriptors(Guest& guest, const Received& received, Failure& failure) 
     close(*next++);
   }
   next += guest.own_group >= 0 ? 1 : 0;
-  if (unshare(CLONE_NEWCGROUP) != 0) {
-    return failure.at("make", "the namespace of control groups", -errno);
-  }
   guest.join_count = guest.boot.join_descriptors;
   memcpy(guest.join.data(), next, guest.join_count * sizeof(int));
   return true;
@@ -108,40 +106,88 @@ bool complete_room(Guest& guest, Received& frame, NetworkReady& network, Failure
   return watch_signals(guest, failure) && build_further(spawn.own, guest.root, failure);
 }
 
-int run() {
+// A room that is built already: see furnished.h.
+bool enter_furnished(Guest& guest, Received& frame, Failure& failure) {
+  if (!drop_inheritance(failure) || !watch_signals(guest, failure)) {
+    return false;
+  }
+  if (!receive(kControl, protocol::FrameType::kPlan, frame)) {
+    _exit(1);
+  }
+  protocol::Plan plan;
+  return (protocol::parse_plan(frame.view(), plan) ||
+          failure.at("read", "the mount plan", -EBADMSG)) &&
+         check_room(plan, {frame.descriptors, frame.count}, guest.root, failure) &&
+         (tell(protocol::FrameType::kRoomChecked, {}) || failure.at("answer", "its maker", -EPIPE));
+}
+
+// How the first process of a sandbox comes to its room.
+enum class Room { kBuilt, kFromNursery, kFurnished };
+
+// CRITICAL: what is outside becomes invisible here, after the guest has joined its groups.
+bool hide_groups(Failure& failure) {
+  return unshare(CLONE_NEWCGROUP) == 0 ||
+         failure.at("make", "the namespace of control groups", -errno);
+}
+
+bool read_boot(Guest& guest, const Received& frame, Failure& failure) {
+  const bool readable =
+      protocol::parse_boot(frame.view(), guest.boot) &&
+      frame.count == guest.boot.own_join_descriptors + guest.boot.join_descriptors +
+                         ((guest.boot.flags & protocol::kBootListener) != 0 ? 1U : 0U);
+  return readable || failure.at("read", "the boot message", -EBADMSG);
+}
+
+bool lock_furnished(Guest& guest, const Received& frame, Failure& failure) {
+  return take_descriptors(guest, frame, failure) && check_identity(guest.boot, failure) &&
+         prepare_landlock(guest.boot, guest.root, guest.ruleset, failure) && is_top(failure) &&
+         check_lock(failure);
+}
+
+int run(Room room) {
   static Guest guest;
   static Helper helper;
   Received plan_frame;
   Received boot_frame;
   Failure failure;
-  const bool nursery = getpid() != 1;
   // CRITICAL: anywhere but in a room of its own this program would build one around others.
-  if (nursery && !in_own_user_namespace()) {
+  if (room == Room::kFromNursery && !in_own_user_namespace()) {
     return 1;
   }
   fcntl(kControl, F_SETFD, FD_CLOEXEC);
   NetworkReady network = NetworkReady::kEmpty;
-  bool built = nursery ? complete_room(guest, plan_frame, network, failure)
-                       : build_room(guest, helper, plan_frame, failure);
+  bool built = false;
+  switch (room) {
+    case Room::kBuilt:
+      built = build_room(guest, helper, plan_frame, failure);
+      break;
+    case Room::kFromNursery:
+      built = complete_room(guest, plan_frame, network, failure);
+      break;
+    case Room::kFurnished:
+      built = enter_furnished(guest, plan_frame, failure);
+      break;
+  }
   if (!built) {
     give_up(failure);
   }
   if (!receive(kControl, protocol::FrameType::kBoot, boot_frame)) {
     return 1;
   }
-  if (!protocol::parse_boot(boot_frame.view(), guest.boot) ||
-      boot_frame.count != guest.boot.own_join_descriptors + guest.boot.join_descriptors +
-                              ((guest.boot.flags & protocol::kBootListener) != 0 ? 1U : 0U)) {
-    failure.at("read", "the boot message", -EBADMSG);
+  if (!read_boot(guest, boot_frame, failure)) {
     give_up(failure);
   }
-  built = take_descriptors(guest, boot_frame, failure) &&
-          (nursery || helper.enter_network(failure)) &&
-          (network == NetworkReady::kCaptive || make_captive(guest.boot.captive, failure)) &&
-          set_up_identity(guest.boot, failure) &&
-          prepare_landlock(guest.boot, guest.root, guest.ruleset, failure) &&
-          (nursery || helper.end(failure)) && is_top(failure) &&
-          lock_in(guest.boot, guest.root, guest.clocks, failure);
+  const bool own = room == Room::kBuilt;
+  built =
+      room == Room::kFurnished
+          ? lock_furnished(guest, boot_frame, failure)
+          : take_descriptors(guest, boot_frame, failure) && hide_groups(failure) &&
+                (!own || helper.enter_network(failure)) &&
+                (network == NetworkReady::kCaptive || make_captive(guest.boot.captive, failure)) &&
+                set_up_identity(guest.boot, failure) &&
+                prepare_landlock(guest.boot, guest.root, guest.ruleset, failure) &&
+                (!own || helper.end(failure)) && is_top(failure) &&
+                lock_in(guest.boot, guest.root, guest.clocks, failure);
   if (!built) {
     give_up(failure);
   }
@@ -156,13 +202,10 @@ int run() {
       failure.at("start", "the spawner", result);
       give_up(failure);
     }
-    unsigned char ready[protocol::kHeaderSize + 4];
-    protocol::Writer writer(std::span<unsigned char>(ready).subspan(protocol::kHeaderSize));
+    unsigned char clocks[4];
+    protocol::Writer writer(clocks);
     writer.u32(static_cast<std::uint32_t>(guest.clocks));
-    protocol::write_header(
-        {4, 0, protocol::FrameType::kReady},
-        std::span<unsigned char, protocol::kHeaderSize>(ready, protocol::kHeaderSize));
-    write_whole(kControl, {reinterpret_cast<const char*>(ready), sizeof ready});
+    tell(protocol::FrameType::kReady, clocks);
   }
   serve(guest, kControl);
 }
@@ -170,4 +213,10 @@ int run() {
 }  // namespace
 }  // namespace carrel::guest
 
-int main() { return carrel::guest::run(); }
+int main(int count, char**) {
+  using carrel::guest::Room;
+  // Whoever furnishes a room tells so with an argument.
+  const Room room =
+      count > 1 ? Room::kFurnished : (getpid() == 1 ? Room::kBuilt : Room::kFromNursery);
+  return carrel::guest::run(room);
+}

@@ -60,22 +60,32 @@ bool receive(int socket, protocol::FrameType type, Received& frame) {
   return frame.payload != nullptr && read_exactly(socket, frame.payload, frame.size);
 }
 
+bool tell(protocol::FrameType type, std::span<const unsigned char> payload) {
+  unsigned char frame[protocol::kHeaderSize + 800];
+  if (payload.size() > sizeof frame - protocol::kHeaderSize) {
+    return false;
+  }
+  protocol::write_header(
+      {static_cast<std::uint32_t>(payload.size()), 0, type},
+      std::span<unsigned char, protocol::kHeaderSize>(frame, protocol::kHeaderSize));
+  if (!payload.empty()) {
+    memcpy(frame + protocol::kHeaderSize, payload.data(), payload.size());
+  }
+  return write_whole(
+      kControl, {reinterpret_cast<const char*>(frame), protocol::kHeaderSize + payload.size()});
+}
+
 [[noreturn]] void give_up(const Failure& failure) {
   Text<600> text;
   text.add(failure.step).add(" ").add(failure.object);
   if (failure.error_number == ENOSYS && !missing_call().empty()) {
     text.add(" without ").add(missing_call());
   }
-  unsigned char buffer[protocol::kHeaderSize + 700];
-  protocol::Writer writer(std::span<unsigned char>(buffer).subspan(protocol::kHeaderSize));
+  unsigned char payload[700];
+  protocol::Writer writer(payload);
   writer.u32(static_cast<std::uint32_t>(failure.error_number));
   writer.bytes(text.view());
-  protocol::FrameHeader header{static_cast<std::uint32_t>(writer.size()), 0,
-                               protocol::FrameType::kBootFailed};
-  protocol::write_header(
-      header, std::span<unsigned char, protocol::kHeaderSize>(buffer, protocol::kHeaderSize));
-  write_whole(kControl,
-              {reinterpret_cast<const char*>(buffer), protocol::kHeaderSize + writer.size()});
+  tell(protocol::FrameType::kBootFailed, {payload, writer.size()});
   // The maker may still be writing. It would get an error for that instead of this answer, so the
   // guest waits until it has read it and closes the stream, or ends the guest.
   char rest[512];

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "guest/failure.h"
 #include "protocol/boot.h"
@@ -23,6 +24,9 @@ struct Received {
 // A frame of this type; its header carries the descriptors. False when something else came, or
 // nothing any more.
 bool receive(int socket, protocol::FrameType type, Received& frame);
+
+// A frame to the maker.
+bool tell(protocol::FrameType type, std::span<const unsigned char> payload);
 
 // Tells the maker what went wrong, and ends when it knows.
 [[noreturn]] void give_up(const Failure& failure);

@@ -154,11 +154,20 @@ void add_processes(Look look, MemoryUse& use) {
 }
 
 void add_mounts(const BuiltRoot& root, MemoryUse& use) {
-  for (int mount : root.tmpfs) {
+  auto add = [&](int mount) {
     struct statfs info{};
     if (mount >= 0 && fstatfs(mount, &info) == 0) {
       use.lasting += (info.f_blocks - info.f_bfree) * static_cast<std::uint64_t>(info.f_bsize);
+      // Empty files take memory, too, and not everybody who mounts one says how many it may have.
+      constexpr std::uint64_t kFileBytes = 1024;
+      use.lasting += (info.f_files - info.f_ffree) * kFileBytes;
     }
+  };
+  for (int mount : root.tmpfs) {
+    add(mount);
+  }
+  for (int mount : root.further) {
+    add(mount);
   }
 }
 

@@ -17,8 +17,9 @@ inline constexpr std::size_t kGuestSlot = 3;
 // What is left in the guest's hands after the root was built.
 struct BuiltRoot {
   std::array<int, protocol::kMaxTmpfs> tmpfs{-1, -1, -1, -1};
-  int proc_sys_user = -1;  // /proc/sys/user from before /proc/sys became read-only
-  int loadavg = -1;        // long-lived: /proc/loadavg from before it was replaced
+  std::array<int, 2> further{-1, -1};  // of a furnished room: a second one for what shares a slot
+  int proc_sys_user = -1;              // /proc/sys/user from before /proc/sys became read-only
+  int loadavg = -1;                    // long-lived: /proc/loadavg from before it was replaced
 };
 
 // Builds the sandbox's root and moves into it. The host's tree is still mounted on top of it then:

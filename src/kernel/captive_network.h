@@ -1,14 +1,17 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
 #include "kernel/captive_ports.h"
 
 // A network namespace from which nothing leaves: it has a loopback interface only, every address is
 // local to it, and what a program sends to the world arrives at sockets that were born in it and
 // are held by somebody outside. What is here is data for netlink; whoever is in the namespace sends
-// it.
+// it, or a process that goes there for that.
 namespace carrel::kernel {
 
 // Addresses of the namespace's own, without which libraries would believe that there is no network.
@@ -26,5 +29,9 @@ struct CaptiveNetwork {
 // The addresses and routes, and the rules: what is meant for the namespace itself arrives there;
 // other TCP and all lookups are redirected; the rest is refused, so that nobody waits for it.
 CaptiveNetwork captive_network();
+
+// Makes the network of another process a captive one, whose namespaces belong to this user or who
+// is root. It has a loopback interface that is up.
+Status make_captive(pid_t process, const CaptiveNetwork& network);
 
 }  // namespace carrel::kernel

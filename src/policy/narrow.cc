@@ -49,6 +49,10 @@ std::string_view widened(const Spec& defaults, const Spec& wanted) {
   if (!network_narrows(defaults.network, wanted.network)) {
     return "network";
   }
+  // Whoever chose other walls than the usual ones chose them for a reason.
+  if (wanted.backend != defaults.backend && defaults.backend != Backend::kNative) {
+    return "backend";
+  }
   if (wanted.image != defaults.image) {
     return "image";
   }

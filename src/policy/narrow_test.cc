@@ -65,6 +65,17 @@ TEST(Narrow, ListsBelowThoseOfTheDefaultsAreFine) {
   EXPECT_FALSE(check_narrows(defaults, wanted, "carrel.toml").ok());
 }
 
+TEST(Narrow, OtherWallsThanTheUsualOnesStay) {
+  Spec defaults;
+  Spec wanted;
+  wanted.backend = Backend::kBubblewrap;
+  EXPECT_TRUE(check_narrows(defaults, wanted, "carrel.toml").ok());
+  std::swap(defaults, wanted);
+  const Status status = check_narrows(defaults, wanted, "carrel.toml");
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("'backend'"), std::string::npos);
+}
+
 TEST(Narrow, IdleSandboxesRestAsSoonAsTheOperatorSaysOrSooner) {
   Spec defaults;
   Spec wanted;

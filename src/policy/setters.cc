@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -277,10 +278,16 @@ Status set_cgroup_parent(Spec& spec, const Given& given) {
   return {};
 }
 
-Status set_backend(Spec&, const Given& given) {
+Status set_backend(Spec& spec, const Given& given) {
   constexpr std::array<std::string_view, 9> kWords = {
-      "native", "docker", "oci", "bubblewrap", "gvisor", "microvm", "kubernetes", "hosted", "wasm"};
-  return only_the_first(given, "backend", kWords, "the only backend in this version is 'native'");
+      "native", "bubblewrap", "docker", "oci", "gvisor", "microvm", "kubernetes", "hosted", "wasm"};
+  if (const std::optional<Backend> found = backend_named(given.text); found.has_value()) {
+    spec.backend = *found;
+    return {};
+  }
+  return std::find(kWords.begin(), kWords.end(), given.text) == kWords.end()
+             ? unknown_word(given, "unknown backend", kWords)
+             : not_built(given, "the backends in this version are 'native' and 'bubblewrap'");
 }
 
 Status set_isolation(Spec&, const Given& given) {

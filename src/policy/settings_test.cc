@@ -199,6 +199,7 @@ TEST(SettingsTest, AVariableGivenAgainReplacesItsValue) {
 TEST(SettingsTest, UnknownWordsNameTheNearest) {
   Spec spec;
   EXPECT_THAT(set(spec, "backend", "natve").error().to_string(), HasSubstr("'native'"));
+  EXPECT_THAT(set(spec, "backend", "bublewrap").error().to_string(), HasSubstr("'bubblewrap'"));
   EXPECT_THAT(set(spec, "require", "memory,pid").error().to_string(), HasSubstr("'pids'"));
   EXPECT_THAT(set(spec, "tier", "x").error().to_string(), HasSubstr("low, medium, high"));
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "policy/backend.h"
 #include "policy/network.h"
 #include "policy/service.h"
 
@@ -66,6 +67,7 @@ struct MountGrants {
 // Everything that decides how a sandbox is built; the same names on the command line, in
 // carrel.toml and in the API.
 struct Spec {
+  Backend backend = Backend::kNative;
   Limits limits;
   NetworkPolicy network;
   RootMode root_mode = RootMode::kReadOnly;

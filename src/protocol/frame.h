@@ -55,12 +55,13 @@ enum class FrameType : std::uint16_t {
   kRefused = 68,  // u32 Refusal, u32 errno, text
   kCommand = 69,  // one known command: see message.h
   kListEnd = 70,
-  kStdinTaken = 73,  // u64: so many bytes of the command's stdin were taken since its start
-  kReady = 71,       // the sandbox is locked down and listens: u32 Clocks
-  kBootFailed = 72,  // u32 errno, text: which step, and of what
-  kSpawned = 74,     // from a nursery, on the new guest's stream: u32 errno; without one comes the
-                     // new process's descriptor
-  kFrozen = 88,      // u32 errno: zero when everybody stands
+  kStdinTaken = 73,   // u64: so many bytes of the command's stdin were taken since its start
+  kReady = 71,        // the sandbox is locked down and listens: u32 Clocks
+  kRoomChecked = 75,  // a furnished room is as the plan says
+  kBootFailed = 72,   // u32 errno, text: which step, and of what
+  kSpawned = 74,      // from a nursery, on the new guest's stream: u32 errno; without one comes the
+                      // new process's descriptor
+  kFrozen = 88,       // u32 errno: zero when everybody stands
   kNetworkSockets = 89,  // u32 errno; without one come those of NetworkSocket that there are, in
                          // their order, with a u32 that has a bit for each
   kConnected = 90,       // u32 errno; without one comes a socket that is connected, or about to be

@@ -15,6 +15,7 @@
 #include "base/files.h"
 #include "http/acceptor.h"
 #include "http/listener.h"
+#include "manager/walls.h"
 #include "server/log.h"
 #include "server/notify.h"
 #include "server/self.h"
@@ -199,8 +200,8 @@ class Daemon {
     CARREL_ASSIGN(service_.manager, manager::Manager::open(std::move(home), std::move(limits)));
     service_.create_defaults = options_.create_defaults;
     service_.run_defaults = options_.run_defaults;
-    service_.one_shots =
-        std::make_unique<native::OneShots>(service_.manager->home(), &service_.nursery);
+    service_.one_shots = std::make_unique<native::OneShots>(service_.manager->home(),
+                                                            manager::find_walls, &service_.nursery);
     service_.webhooks = std::make_unique<Webhooks>(service_.manager->home(), options_.webhook);
     service_.traces = std::make_unique<Traces>(options_.otlp);
     service_.alerts =

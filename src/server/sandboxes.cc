@@ -100,8 +100,9 @@ Json sandbox_json(Request& request, const storage::SandboxRow& row, Detail detai
               {"lease_ends_ms", lease == 0 ? Json(nullptr) : Json(lease)},
               {"reason", life.reason}};
   if (detail == Detail::kWhole) {
-    object["backend"] = "native";
-    object["settings"] = settings_json(row.spec);
+    Json settings = settings_json(row.spec);
+    object["backend"] = settings.value("backend", "unknown");
+    object["settings"] = std::move(settings);
     Json enforcement = Json::parse(row.enforcement, nullptr, false);
     object["enforcement"] = enforcement.is_array() ? std::move(enforcement) : Json::array();
   }

@@ -172,10 +172,27 @@ void Place::give(const std::string& path, As as) const {
   }
 }
 
+namespace {
+
+// The same tests are run with each backend: it is named where a sandbox is made.
+std::vector<std::string> with_backend(std::vector<std::string> arguments) {
+  const char* const backend = std::getenv("CARREL_TEST_BACKEND");
+  const bool makes =
+      !arguments.empty() &&
+      (arguments.front() == "run" || arguments.front() == "code" || arguments.front() == "create");
+  if (backend != nullptr && makes &&
+      std::find(arguments.begin(), arguments.end(), "--backend") == arguments.end()) {
+    arguments.insert(arguments.begin() + 1, {"--backend", backend});
+  }
+  return arguments;
+}
+
+}  // namespace
+
 Launch Place::launch(As as, std::vector<std::string> arguments, const Options& options) const {
   Launch launch;
   launch.program = program_;
-  launch.arguments = std::move(arguments);
+  launch.arguments = with_backend(std::move(arguments));
   launch.environment = {"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
                         "HOME=" + directory(as), "CARREL_HOME=" + home(as),
                         "TMPDIR=" + temporary(as)};

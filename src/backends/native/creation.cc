@@ -1,10 +1,5 @@
 #include "backends/native/creation.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <csignal>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -57,11 +52,7 @@ Creation::~Creation() {
   if (!lock_.valid()) {
     return;
   }
-  if (launched_.pid > 0) {
-    ::kill(launched_.pid, SIGKILL);
-    while (::waitpid(launched_.pid, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
+  end_sandbox(launched_);
   lock_.reset();
   constexpr int kOthersMs = 5000;
   if (request_.origin == CreateRequest::Origin::kStopped) {
@@ -77,22 +68,24 @@ Creation::~Creation() {
 
 // The box comes first and goes last: what carries the id of no box is nobody's.
 Result<Creation> Creation::begin(storage::Home& home, storage::OpenState& rows, CreateRequest asked,
-                                 const OwnScope& scope, std::optional<WarmBox> warm) {
+                                 Means means) {
   std::string why_no_scope;
   if (asked.spec.cgroup_parent.empty()) {
-    asked.spec.cgroup_parent = scope.group;
-    why_no_scope = scope.why_not;
+    asked.spec.cgroup_parent = means.scope->group;
+    why_no_scope = means.scope->why_not;
   }
   Creation creation(home, rows, std::move(asked));
   const CreateRequest& request = creation.request_;
   LaunchRequest job;
   std::optional<WarmBox::Parts> parts;
-  if (warm.has_value()) {
+  if (means.warm.has_value()) {
+    WarmBox& warm = *means.warm;
     // CRITICAL: in another group it would be under the limits of others.
-    if (warm->parent() != request.spec.cgroup_parent || warm->id() != request.id) {
+    if (warm.parent() != request.spec.cgroup_parent || warm.id() != request.id ||
+        means.walls != nullptr) {
       return not_warm();
     }
-    parts.emplace(warm->take());
+    parts.emplace(warm.take());
     creation.lock_ = std::move(parts->lock);
     job.listener = std::move(parts->listener);
     job.id_range = parts->id_range;
@@ -105,6 +98,7 @@ Result<Creation> Creation::begin(storage::Home& home, storage::OpenState& rows, 
   job.id = request.id;
   job.spec = request.spec;
   job.lifetime = Lifetime::kLongLived;
+  job.walls = means.walls;
   job.lease_ms = request.lease_ms;
   job.trees = std::move(creation.request_.trees);
   if (request.origin == CreateRequest::Origin::kStopped) {
@@ -161,7 +155,9 @@ Status Creation::add_row() {
 
 Result<Creation::Finished> Creation::finish() {
   sandbox::GuestFrame frame;
-  CARREL_TRY(launched_.stream.fill());
+  if (Status filled = launched_.stream.fill(); !filled.ok()) {
+    return explain(launched_, filled.error());
+  }
   CARREL_ASSIGN(bool whole, launched_.stream.next(frame));
   if (!whole) {
     return Error{Code::kUnavailable, 0, "the sandbox is not ready yet", {}};
@@ -174,7 +170,7 @@ Result<Creation::Finished> Creation::finish() {
   add_clocks(static_cast<protocol::Clocks>(reader.u32()), launched_.enforcement);
   CARREL_TRY(store());
   lock_.reset();
-  return Finished{request_.id, launched_.pid, std::move(launched_.pidfd)};
+  return Finished{request_.id, launched_.child, std::move(launched_.pidfd)};
 }
 
 // Writes down that it exists, and only then lets go of it.
@@ -182,8 +178,8 @@ Status Creation::store() {
   storage::BoxRecord record;
   record.id = request_.id;
   record.name = request_.name;
-  record.pid = launched_.pid;
-  record.start_time = storage::start_time_of(launched_.pid);
+  record.pid = launched_.guest;
+  record.start_time = storage::start_time_of(launched_.guest);
   record.boot_id = storage::boot_id();
   record.timeout_ms = request_.spec.limits.timeout.count();
   record.workdir = request_.spec.workdir;

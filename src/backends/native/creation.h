@@ -24,11 +24,15 @@ Error not_warm();
 // destructor ends what was not finished and removes everything that belongs to it.
 class Creation {
  public:
-  // Where the request names no control group, it is made in `scope`, if there is one. With a warm
-  // box of the request's id it is made of that, which has to be in the same group.
+  struct Means {
+    const sandbox::Walls* walls = nullptr;  // null: the guest builds its room itself
+    // Where the request names no control group, it is made in this one, if there is one.
+    const OwnScope* scope = nullptr;
+    // Of the request's id: it is made of that, which has to be in the same group.
+    std::optional<WarmBox> warm;
+  };
   static Result<Creation> begin(storage::Home& home, storage::OpenState& rows,
-                                CreateRequest request, const OwnScope& scope,
-                                std::optional<WarmBox> warm);
+                                CreateRequest request, Means means);
 
   Creation(Creation&& other) noexcept;
   Creation& operator=(Creation&&) = delete;

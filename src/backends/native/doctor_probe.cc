@@ -161,7 +161,7 @@ void try_sandbox(storage::Home& home, SandboxFacts& sandbox) {
   sandbox::CommandIo io;
   io.output = [](protocol::Stream, std::string_view) { return Status(); };
   const auto begin = std::chrono::steady_clock::now();
-  auto result = OneShots(home).run(job, io);
+  auto result = OneShots(home, sandbox::find_no_walls).run(job, io);
   const auto taken = std::chrono::steady_clock::now() - begin;
   if (!result.ok()) {
     sandbox.error = result.error().message;

@@ -21,6 +21,8 @@ const char* words(kernel::CgroupSource source) {
   return "none";
 }
 
+constexpr char kBuilder[] = "built by";
+
 bool held(kernel::CgroupSource source) { return source != kernel::CgroupSource::kNone; }
 
 std::string_view note_of(const EnforcementFacts::Tree& tree) {
@@ -54,6 +56,9 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
     result.rows.push_back({std::move(name), std::move(by), std::move(note)});
   };
   add("isolation", "namespace", "the host's kernel is shared: not a wall against kernel bugs");
+  if (!facts.builder.empty()) {
+    add(kBuilder, facts.builder, "what it built was compared with what was asked for");
+  }
   add("namespaces", "user, mount, pid, network, ipc, uts, cgroup");
   add("user", facts.root ? "an id of its own" : "the caller's id, unprivileged",
       facts.root ? "" : "the caller's supplementary groups cannot be given up");
@@ -91,8 +96,10 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   } else {
     add("pids", "rlimit", facts.why_no_pids);
   }
+  const std::string apart = facts.builder.empty() ? "" : " have their sizes each by itself";
   if (spec.workspace.empty()) {
-    add("disk", "tmpfs", "counted as memory");
+    add("disk", "tmpfs",
+        "counted as memory" + (apart.empty() ? "" : "; /workspace and HOME" + apart));
   } else if (holds_disk(spec, facts)) {
     add("disk", "loop",
         facts.own_disk_bytes < spec.limits.disk_bytes ? "it was made smaller than asked for" : "");
@@ -103,7 +110,7 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
     add("disk", "watchdog",
         "a named workspace has no file system of its own: who makes it too large is ended");
   }
-  add("tmp", "tmpfs", "counted as memory");
+  add("tmp", "tmpfs", "counted as memory" + (apart.empty() ? "" : "; /tmp and /dev/shm" + apart));
   if (facts.logout.has_value()) {
     const bool ends = facts.logout->effect == Logout::kEnds;
     add("logout", ends ? "ends it" : "leaves it alone",
@@ -119,10 +126,14 @@ bool holds_disk(const policy::Spec& spec, const EnforcementFacts& facts) {
 void add_clocks(protocol::Clocks clocks, Enforcement& enforcement) {
   if (clocks == protocol::Clocks::kOwn) {
     enforcement.rows.push_back({"clocks", "time namespace", {}});
-  } else {
-    enforcement.rows.push_back(
-        {"clocks", "none", "this kernel has no time namespaces: the host's uptime can be read"});
+    return;
   }
+  const Enforcement::Row* const builder = enforcement.find(kBuilder);
+  enforcement.rows.push_back(
+      {"clocks", "none",
+       (builder != nullptr ? builder->by + " makes no time namespace"
+                           : std::string("this kernel has no time namespaces")) +
+           ": the host's uptime can be read"});
 }
 
 Status check_required(const policy::Spec& spec, const EnforcementFacts& facts) {

@@ -38,6 +38,7 @@ struct EnforcementFacts {
   std::string why_no_memory;
   std::string why_no_cpu;
   std::string why_no_pids;
+  std::string builder;  // of the walls, with its version; empty: the guest
   int landlock_abi = 0;
   bool root = false;
   std::optional<LogoutFacts> logout;  // of a long-lived one

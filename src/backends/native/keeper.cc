@@ -49,9 +49,12 @@ constexpr int kNurseryCheckMs = 10'000;
 constexpr std::size_t kMostVisits = 256;
 
 Ending ending_of(int status) {
-  if (WIFSIGNALED(status)) {
-    return {"its first process was killed by signal " + std::to_string(WTERMSIG(status)),
-            Ending::How::kDied};
+  // Whoever built its walls tells a signal as a shell does.
+  constexpr int kBySignal = 128;
+  const int told = WIFEXITED(status) ? WEXITSTATUS(status) - kBySignal : 0;
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : told;
+  if (signal > 0) {
+    return {"its first process was killed by signal " + std::to_string(signal), Ending::How::kDied};
   }
   switch (WEXITSTATUS(status)) {
     case 0:
@@ -84,8 +87,8 @@ Status check_process_descriptors() {
 
 class Keeper {
  public:
-  explicit Keeper(storage::Home& home)
-      : home_(home), rows_(home), warm_(home, scope_), egress_(home) {}
+  Keeper(storage::Home& home, sandbox::FindWalls find_walls)
+      : home_(home), find_walls_(find_walls), rows_(home), warm_(home, scope_), egress_(home) {}
 
   Status open() {
     CARREL_TRY(check_process_descriptors());
@@ -329,7 +332,8 @@ class Keeper {
       if (::getsockopt(client.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
           peer.uid == ::geteuid()) {
         settle_in();
-        visits_.emplace_back(Visit::House{&home_, &rows_, &scope_, &warm_}, std::move(client));
+        visits_.emplace_back(Visit::House{&home_, &rows_, &scope_, &warm_, find_walls_},
+                             std::move(client));
       }
     }
   }
@@ -365,6 +369,7 @@ class Keeper {
   }
 
   storage::Home& home_;
+  sandbox::FindWalls find_walls_;
   UniqueFd run_;
   UniqueFd lock_;
   UniqueFd listener_;
@@ -399,9 +404,9 @@ void settle() {
 
 }  // namespace
 
-int run_keeper(storage::Home& home, int ready) {
+int run_keeper(storage::Home& home, int ready, sandbox::FindWalls find_walls) {
   settle();
-  Keeper keeper(home);
+  Keeper keeper(home, find_walls);
   Status opened = keeper.open();
   if (!opened.ok() && opened.error().code != Code::kConflict) {
     (void)write_all(ready, opened.error().to_string());

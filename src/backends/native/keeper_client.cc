@@ -136,9 +136,10 @@ namespace {
 
 // An id for a new sandbox: that of a warm one, if there is one that may do.
 void choose_id(CreateRequest& request, WarmSupply* supply) {
-  // In a group of its own it can only be a new one.
-  auto warm =
-      supply != nullptr && request.spec.cgroup_parent.empty() ? supply->take() : std::nullopt;
+  // In a group of its own, or behind other walls, it can only be a new one.
+  const bool usual =
+      request.spec.cgroup_parent.empty() && request.spec.backend == policy::Backend::kNative;
+  auto warm = supply != nullptr && usual ? supply->take() : std::nullopt;
   request.from = warm.has_value() ? CreateRequest::From::kWarm : CreateRequest::From::kNothing;
   request.id = warm.has_value() ? std::move(*warm) : storage::make_id();
 }

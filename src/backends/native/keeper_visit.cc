@@ -123,8 +123,9 @@ void Visit::begin() {
     answer(not_warm());
     return;
   }
+  const sandbox::Walls* const walls = house_.find_walls(request->spec.backend);
   auto begun = Creation::begin(*house_.home, *house_.rows, std::move(request.value()),
-                               *house_.scope, std::move(warm));
+                               {walls, house_.scope, std::move(warm)});
   if (!begun.ok()) {
     answer(begun.error());
     return;

@@ -28,6 +28,7 @@ class Visit {
     storage::OpenState* rows = nullptr;
     const OwnScope* scope = nullptr;
     WarmPool* warm = nullptr;
+    sandbox::FindWalls find_walls = nullptr;
   };
   Visit(const House& house, UniqueFd client);
 

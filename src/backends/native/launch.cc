@@ -17,6 +17,7 @@
 #include <ctime>
 #include <utility>
 
+#include "backends/native/boot_message.h"
 #include "backends/native/id_ranges.h"
 #include "backends/native/launch_child.h"
 #include "backends/native/logout.h"
@@ -39,137 +40,6 @@ namespace carrel::native {
 
 namespace {
 
-constexpr std::uint64_t kLargestFile = 1ULL << 40;
-// Where a group holds the process limit it has to be the one that refuses, because it counts that.
-constexpr std::uint32_t kSpareProcesses = 64;
-
-std::string pack(const std::vector<std::string>& strings) {
-  std::string data;
-  for (const std::string& text : strings) {
-    data.append(text.c_str(), text.size() + 1);
-  }
-  return data;
-}
-
-std::vector<std::string> environment_of(const policy::Spec& spec) {
-  std::vector<std::string> variables = {
-      "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
-      "HOME=/home/" + spec.user,
-      "USER=" + spec.user,
-      "LOGNAME=" + spec.user,
-      "SHELL=/bin/bash",
-      "LANG=C.UTF-8",
-      "TMPDIR=/tmp",
-      "PYTHONUNBUFFERED=1",
-  };
-  if (spec.network.ends_tls()) {
-    const std::vector<std::string> trust = egress::trust_variables();
-    variables.insert(variables.end(), trust.begin(), trust.end());
-  }
-  for (const policy::EnvironmentVariable& variable : spec.environment) {
-    const std::string prefix = variable.name + "=";
-    std::erase_if(variables, [&](const std::string& entry) { return entry.starts_with(prefix); });
-    variables.push_back(prefix + variable.value);
-  }
-  return variables;
-}
-
-std::string_view bytes_of(const kernel::SeccompProgram& program) {
-  return {reinterpret_cast<const char*>(program.instructions.data()),
-          program.instructions.size() * sizeof(program.instructions[0])};
-}
-
-bool writes_to_host(const std::vector<GivenTree>& trees) {
-  return std::any_of(trees.begin(), trees.end(), [](const GivenTree& tree) {
-    // To a workspace nobody else has a way.
-    return tree.mode == policy::MountMode::kReadWrite && tree.target != kWorkspace;
-  });
-}
-
-const kernel::SeccompProgram& workload_filter(const std::vector<GivenTree>& trees) {
-  // CRITICAL: a set-id file on the host would give its owner's rights to everybody there.
-  if (writes_to_host(trees)) {
-    static const kernel::SeccompProgram kStricter =
-        kernel::compile(policy::without_set_id(policy::workload_syscalls()));
-    return kStricter;
-  }
-  static const kernel::SeccompProgram kProgram = kernel::compile(policy::workload_syscalls());
-  return kProgram;
-}
-
-const kernel::SeccompProgram& guest_filter() {
-  static const kernel::SeccompProgram kProgram = kernel::compile(policy::guest_syscalls());
-  return kProgram;
-}
-
-std::string encode_plan(const MountPlan& plan) {
-  std::string payload(
-      plan.staging.size() + plan.shared.size() + plan.alike.size() + plan.own.size() + 64, '\0');
-  protocol::Writer writer({reinterpret_cast<unsigned char*>(payload.data()), payload.size()});
-  protocol::write_plan(writer, {plan.staging, plan.shared, plan.alike, plan.own});
-  payload.resize(writer.size());
-  return payload;
-}
-
-std::string encode_boot(const LaunchRequest& request, const SandboxGroups& groups,
-                        const EnforcementFacts& facts, const kernel::CaptiveNetwork& network,
-                        std::uint32_t outer_id) {
-  const policy::Spec& spec = request.spec;
-  protocol::Boot boot;
-  boot.id = request.id;
-  boot.flags = (request.lifetime == Lifetime::kOneShot ? protocol::kBootOneShot : 0U) |
-               (request.listener.valid() ? protocol::kBootListener : 0U) |
-               (facts.landlock_abi > 0 ? protocol::kBootLandlock : 0U) |
-               (spec.root_mode == policy::RootMode::kReadOnly ? 0U : protocol::kBootWritableRoot) |
-               (groups.moves_later ? protocol::kBootMovesLater : 0U);
-  boot.own_join_descriptors = static_cast<std::uint32_t>(groups.join.size());
-  boot.join_descriptors = static_cast<std::uint32_t>(groups.work_join.size());
-  boot.hostname = spec.hostname;
-  boot.uid = spec.user_id;
-  boot.gid = spec.group_id;
-  boot.outer_uid = outer_id;
-  boot.outer_gid = outer_id;
-  // The guest, the spawner and a minder count too: they have the same user.
-  boot.processes = spec.limits.pids + (request.lifetime == Lifetime::kOneShot ? 1 : 3);
-  if (facts.cgroup.pids != kernel::CgroupSource::kNone) {
-    boot.processes += kSpareProcesses;
-  }
-  boot.open_files = spec.limits.open_files;
-  boot.file_bytes = kLargestFile;
-  if (!spec.workspace.empty() && !holds_disk(spec, facts)) {
-    boot.file_bytes = std::min<std::uint64_t>(kLargestFile, spec.limits.disk_bytes);
-    boot.disk_watch_bytes = spec.limits.disk_bytes;
-  }
-  if (facts.cgroup.memory == kernel::CgroupSource::kNone) {
-    boot.memory_watch_bytes = spec.limits.memory_bytes;
-  }
-  if (facts.cgroup.cpu == kernel::CgroupSource::kNone) {
-    boot.cpus = (spec.limits.cpu_millis + 999) / 1000;
-  }
-  boot.lease_ms = request.lease_ms;
-  boot.workdir = spec.workdir;
-  const std::vector<std::string> variables = environment_of(spec);
-  const std::string environment = pack(variables);
-  boot.environment = {static_cast<std::uint32_t>(variables.size()), environment};
-  const std::vector<std::string> paths = writable_paths(spec, request.trees);
-  const std::string writable = pack(paths);
-  boot.writable = {static_cast<std::uint32_t>(paths.size()), writable};
-  boot.workload_filter = bytes_of(workload_filter(request.trees));
-  // The guest of a one-shot sandbox needs no more than its command: the stricter filter is loaded
-  // once, and both are under it.
-  boot.guest_filter =
-      request.lifetime == Lifetime::kOneShot ? boot.workload_filter : bytes_of(guest_filter());
-  boot.captive = messages_of(network);
-  std::string payload(environment.size() + writable.size() + boot.guest_filter.size() +
-                          boot.workload_filter.size() + network.routes.size() +
-                          network.routes6.size() + network.rules.size() + 8192,
-                      '\0');
-  protocol::Writer writer({reinterpret_cast<unsigned char*>(payload.data()), payload.size()});
-  protocol::write_boot(writer, boot);
-  payload.resize(writer.size());
-  return payload;
-}
-
 EnforcementFacts facts_of(const HostSetup& host, const SandboxGroups& groups, Lifetime lifetime) {
   EnforcementFacts facts;
   facts.landlock_abi = host.landlock_abi;
@@ -188,6 +58,21 @@ EnforcementFacts facts_of(const HostSetup& host, const SandboxGroups& groups, Li
   }
   facts.cgroup = groups.enforced;
   return facts;
+}
+
+// CRITICAL: walls that were asked for and that nobody here can build are not replaced by others.
+Status check_walls(const LaunchRequest& request) {
+  if (request.walls != nullptr) {
+    return request.walls->check(request.spec);
+  }
+  const policy::Backend backend = request.spec.backend;
+  return backend == policy::Backend::kNative
+             ? Status()
+             : Error{Code::kUnsupported,
+                     0,
+                     "no sandbox of the backend '" + std::string(policy::name_of(backend)) +
+                         "' can be made here",
+                     {}};
 }
 
 // CRITICAL: a mount that nobody opened and judged would be left out without a word.
@@ -364,16 +249,21 @@ Status Launch::make(int into) {
 Status Launch::send_plan() {
   CARREL_TRY(prepare_trees());
   CARREL_TRY(plan());
+  return made_->send(protocol::FrameType::kPlan, encode_plan(*mounts_), descriptors_of_trees());
+}
+
+std::vector<int> Launch::descriptors_of_trees() const {
   std::vector<int> trees;
   for (std::size_t i = 0; i < trees_.size(); ++i) {
     const UniqueFd& mount = trees_[i].mount;
     trees.push_back(mount.valid() ? mount.get() : request_.trees[i].source.get());
   }
-  return made_->send(protocol::FrameType::kPlan, encode_plan(*mounts_), trees);
+  return trees;
 }
 
 Result<Launch> Launch::begin_with(storage::Home& home, LaunchRequest request,
                                   GuestProcess process) {
+  CARREL_TRY(check_walls(request));
   CARREL_TRY(check_image(request.spec));
   CARREL_TRY(check_trees(request.spec, request.trees));
   Launch launch(home, std::move(request));
@@ -384,9 +274,13 @@ Result<Launch> Launch::begin_with(storage::Home& home, LaunchRequest request,
 
 Result<Launch> Launch::begin(storage::Home& home, LaunchRequest request, int clone_into,
                              Lender* lender) {
+  CARREL_TRY(check_walls(request));
   CARREL_TRY(check_image(request.spec));
   CARREL_TRY(check_trees(request.spec, request.trees));
   Launch launch(home, std::move(request));
+  if (launch.request_.walls != nullptr) {  // they are built in its groups
+    return launch;
+  }
   // Whoever lends has no part of a root with somebody's trees.
   if (lender != nullptr && launch.request_.trees.empty() && lender->is_there()) {
     CARREL_TRY(launch.ask(*lender, clone_into));
@@ -397,14 +291,7 @@ Result<Launch> Launch::begin(storage::Home& home, LaunchRequest request, int clo
   return launch;
 }
 
-Status Launch::tell(std::string_view boot, const std::vector<int>& descriptors) {
-  return made_.has_value()
-             ? made_->settle(made_->send(protocol::FrameType::kBoot, boot, descriptors))
-             : send_frame(lent_->stream.get(), protocol::FrameType::kBoot, boot, descriptors);
-}
-
-Result<Launched> Launch::finish(const HostSetup& host, SandboxGroups groups) {
-  CARREL_TRY(take_loan());
+EnforcementFacts Launch::facts(const HostSetup& host, const SandboxGroups& groups) const {
   EnforcementFacts facts = facts_of(host, groups, request_.lifetime);
   for (std::size_t i = 0; i < request_.trees.size(); ++i) {
     const GivenTree& tree = request_.trees[i];
@@ -414,9 +301,21 @@ Result<Launched> Launch::finish(const HostSetup& host, SandboxGroups groups) {
       facts.own_disk_bytes = tree.own_bytes;
     }
   }
-  if (Status enforceable = check_required(request_.spec, facts); !enforceable.ok()) {
-    return made_.has_value() ? made_->settle(std::move(enforceable)).error() : enforceable.error();
-  }
+  return facts;
+}
+
+Result<Launched> Launch::finish(const HostSetup& host, SandboxGroups groups) {
+  return request_.walls == nullptr ? finish_own(host, std::move(groups))
+                                   : finish_walls(host, std::move(groups));
+}
+
+std::string Launch::boot_for(const SandboxGroups& groups, const EnforcementFacts& facts) const {
+  const std::uint32_t outer =
+      lent_.has_value() && id_range_.has_value() ? id_in_nursery(*id_range_) : kInnerId;
+  return encode_boot(request_, groups, facts, captive_, outer);
+}
+
+std::vector<int> Launch::descriptors_of(const SandboxGroups& groups) const {
   std::vector<int> descriptors;
   if (request_.listener.valid()) {
     descriptors.push_back(request_.listener.get());
@@ -426,14 +325,25 @@ Result<Launched> Launch::finish(const HostSetup& host, SandboxGroups groups) {
       descriptors.push_back(fd.get());
     }
   }
-  const std::uint32_t outer =
-      lent_.has_value() && id_range_.has_value() ? id_in_nursery(*id_range_) : kInnerId;
-  CARREL_TRY(tell(encode_boot(request_, groups, facts, captive_, outer), descriptors));
+  return descriptors;
+}
+
+Result<Launched> Launch::finish_own(const HostSetup& host, SandboxGroups groups) {
+  CARREL_TRY(take_loan());
+  const EnforcementFacts facts = this->facts(host, groups);
+  if (Status enforceable = check_required(request_.spec, facts); !enforceable.ok()) {
+    return made_.has_value() ? made_->settle(std::move(enforceable)).error() : enforceable.error();
+  }
+  const std::string boot = boot_for(groups, facts);
+  const std::vector<int> descriptors = descriptors_of(groups);
+  CARREL_TRY(made_.has_value()
+                 ? made_->settle(made_->send(protocol::FrameType::kBoot, boot, descriptors))
+                 : send_frame(lent_->stream.get(), protocol::FrameType::kBoot, boot, descriptors));
   Launched launched;
   launched.id = request_.id;
   if (made_.has_value()) {
     GuestProcess::Taken taken = made_->take();
-    launched.pid = taken.pid;
+    launched.child = launched.guest = taken.pid;
     launched.pidfd = std::move(taken.pidfd);
     launched.stream = sandbox::GuestStream(std::move(taken.stream));
   } else {
@@ -446,6 +356,26 @@ Result<Launched> Launch::finish(const HostSetup& host, SandboxGroups groups) {
   launched.id_range = std::exchange(id_range_, std::nullopt);
   launched.enforcement = describe(request_.spec, facts);
   return launched;
+}
+
+void end_sandbox(Launched& launched) {
+  launched.stream.close();
+  if (launched.pidfd.valid()) {
+    end_process(launched.pidfd.get());
+  }
+  while (launched.child > 0 && ::waitpid(launched.child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+Error explain(const Launched& launched, Error error) {
+  const std::string why =
+      launched.complaints.valid() ? sandbox::read_complaints(launched.complaints.get()) : "";
+  if (!why.empty()) {
+    error.code = Code::kUnsupported;
+    error.error_number = 0;
+    error.message = "Failed to create sandbox: " + why;
+  }
+  return error;
 }
 
 void end_process(int pidfd) {

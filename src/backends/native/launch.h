@@ -18,6 +18,7 @@
 #include "kernel/cgroup.h"
 #include "policy/spec.h"
 #include "sandbox/guest_stream.h"
+#include "sandbox/walls.h"
 #include "storage/home.h"
 
 namespace carrel::native {
@@ -26,12 +27,14 @@ namespace carrel::native {
 // Whether that went well is the next thing that `stream` says.
 struct Launched {
   std::string id;
-  pid_t pid = 0;  // 0: it is not this process's child
-  UniqueFd pidfd;
+  pid_t child = 0;  // of this process, to be waited for; 0: there is none
+  pid_t guest = 0;  // the first process, which may be the child's child; 0: nobody asks
+  UniqueFd pidfd;   // of the first process
   sandbox::GuestStream stream;
   SandboxGroups groups;
   std::optional<std::uint32_t> id_range;
   Enforcement enforcement;
+  UniqueFd complaints;  // of whoever built its walls, if that was not the guest
 };
 
 struct LaunchRequest {
@@ -44,6 +47,7 @@ struct LaunchRequest {
   std::vector<GivenTree> trees;  // one for each mount of the spec, and others
   // As root, if the caller has claimed one for it, who then also gives it back if this fails.
   std::optional<std::uint32_t> id_range;
+  const sandbox::Walls* walls = nullptr;  // null: the guest builds its room itself
 };
 
 // The host as far as sandboxes depend on it; looked at once for many launches.
@@ -96,7 +100,15 @@ class Launch {
   Status take_loan();
   Status make(int into);
   Status send_plan();
-  Status tell(std::string_view boot, const std::vector<int>& descriptors);
+  // The same behind walls that somebody else builds.
+  Status start_behind_walls(SandboxGroups& groups, Launched& launched);
+  [[nodiscard]] std::vector<int> descriptors_of_trees() const;
+  [[nodiscard]] EnforcementFacts facts(const HostSetup& host, const SandboxGroups& groups) const;
+  [[nodiscard]] std::string boot_for(const SandboxGroups& groups,
+                                     const EnforcementFacts& facts) const;
+  [[nodiscard]] std::vector<int> descriptors_of(const SandboxGroups& groups) const;
+  Result<Launched> finish_own(const HostSetup& host, SandboxGroups groups);
+  Result<Launched> finish_walls(const HostSetup& host, SandboxGroups groups);
 
   storage::Home* home_;
   LaunchRequest request_;
@@ -116,6 +128,13 @@ Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchReques
 
 // Ends a process and waits until it is gone.
 void end_process(int pidfd);
+// Ends a sandbox and waits until its first process is gone: then the kernel has ended every other
+// one, too.
+void end_sandbox(Launched& launched);
+
+// What went wrong with a sandbox whose first process never answered: whoever built its walls may
+// know better.
+Error explain(const Launched& launched, Error error);
 
 // Gives back what belongs to a sandbox of this id beside its processes: control groups and ids.
 // Processes that are still in its groups are ended first.

@@ -22,6 +22,7 @@ namespace {
 using protocol::StepKind;
 
 constexpr std::uint64_t kGuestTmpfsBytes = 16U << 20;
+constexpr char kGuestPlace[] = "run/guest";
 
 // What a program can read in /proc beyond its own processes and that tells about the host. These
 // are hidden in every sandbox.
@@ -340,6 +341,9 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   }
   shared.directory("root", 0700);
   shared.directory(home);
+  if (spec.backend != policy::Backend::kNative) {
+    shared.directory(kGuestPlace);
+  }
   shared.link("var/tmp", "../tmp");
   add_etc(parts, spec, identity);
   if (!from_directory) {
@@ -350,7 +354,15 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   if (read_only) {
     shared.simple(StepKind::kSealRoot, "");
   }
-  own.attach(kDiskSlot, "workspace", "workspace", 0755);
+  if (lifetime == Lifetime::kLongLived && spec.backend != policy::Backend::kNative) {
+    // Whoever builds the walls cannot give the guest a mount that is in no tree.
+    own.attach(kGuestSlot, "guest", kGuestPlace, 0700);
+  }
+  const bool named = std::any_of(given.trees.begin(), given.trees.end(),
+                                 [](const GivenTree& tree) { return tree.target == kWorkspace; });
+  if (!named) {
+    own.attach(kDiskSlot, "workspace", "workspace", 0755);
+  }
   own.attach(kTmpSlot, "tmp", "tmp", 01777);
   own.attach(kDiskSlot, "home", home, 0755);
   add_trees(own, given);

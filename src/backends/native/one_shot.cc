@@ -23,19 +23,6 @@ namespace carrel::native {
 
 namespace {
 
-// Ends the sandbox and waits until its first process is gone: then the kernel has ended every
-// other one, too.
-void end_sandbox(Launched& launched) {
-  launched.stream.close();
-  if (launched.pid == 0) {
-    end_process(launched.pidfd.get());
-    return;
-  }
-  ::kill(launched.pid, SIGKILL);
-  while (::waitpid(launched.pid, nullptr, 0) < 0 && errno == EINTR) {
-  }
-}
-
 // What the control group knows and the command's own end does not tell. Returns how much memory
 // was used at most, where that matters and somebody counted, or 0.
 std::uint64_t add_group_facts(const kernel::Cgroup& group, sandbox::ExecResult& result) {
@@ -48,7 +35,7 @@ std::uint64_t add_group_facts(const kernel::Cgroup& group, sandbox::ExecResult& 
 // there is somebody who removes them at last.
 bool leaves_place(const Launched& box, const policy::Limits& limits,
                   const Result<sandbox::ExecResult>& result) {
-  return box.pid == 0 && is_place_name(box.groups.box->name()) && result.ok() &&
+  return box.child == 0 && is_place_name(box.groups.box->name()) && result.ok() &&
          !result.value().oom_killed && !result.value().process_limit &&
          may_stay(*box.groups.box, limits);
 }
@@ -130,6 +117,7 @@ class OneShots::Making {
     LaunchRequest request;
     request.id = id_;
     request.spec = spec_;
+    request.walls = all_->find_walls_(spec_.backend);
     CARREL_ASSIGN(request.trees, duplicate(*trees_));
     CARREL_TRY(add_trust(*all_->home_, id_, spec_, request.trees));
     if (::geteuid() == 0) {
@@ -183,12 +171,20 @@ class OneShots::Making {
       CARREL_ASSIGN(mark_, leave_mark(*all_->home_, id_, host_->cgroups.parent()));
     }
     if (range_.has_value() && spec_.cgroup_parent.empty()) {
-      auto taken = take_groups(host_->cgroups, place_name(*range_), spec_.limits, placing);
+      auto taken = take_groups(host_->cgroups, place_name(*range_), limits_of_groups(), placing);
       if (taken.ok() || taken.error().code != Code::kConflict) {
         return taken;
       }
     }
-    return make_groups(host_->cgroups, id_, spec_.limits, Lifetime::kOneShot, placing);
+    return make_groups(host_->cgroups, id_, limits_of_groups(), Lifetime::kOneShot, placing);
+  }
+
+  // Whoever builds the walls is in the same group.
+  [[nodiscard]] policy::Limits limits_of_groups() const {
+    policy::Limits limits = spec_.limits;
+    const sandbox::Walls* const walls = all_->find_walls_(spec_.backend);
+    limits.pids += walls != nullptr ? walls->own_processes() : 0;
+    return limits;
   }
 
   Status look_at_host() {
@@ -286,6 +282,9 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
   }
   Result<sandbox::ExecResult> result = serve(box, std::move(network), job, start, io);
   end_sandbox(box);
+  if (!result.ok() && result.error().code == Code::kGone) {
+    result = explain(box, result.error());
+  }
   std::uint64_t peak = 0;
   if (box.groups.box.has_value()) {
     if (result.ok()) {

@@ -35,8 +35,8 @@ using EnforcementListener = std::function<void(const Enforcement&)>;
 // processes are borrowed, where he has one.
 class OneShots {
  public:
-  explicit OneShots(storage::Home& home, Lender* lender = nullptr)
-      : home_(&home), lender_(lender) {}
+  OneShots(storage::Home& home, sandbox::FindWalls find_walls, Lender* lender = nullptr)
+      : home_(&home), find_walls_(find_walls), lender_(lender) {}
   OneShots(const OneShots&) = delete;
   OneShots& operator=(const OneShots&) = delete;
   ~OneShots();
@@ -53,6 +53,7 @@ class OneShots {
   void sweep();
 
   storage::Home* home_;
+  sandbox::FindWalls find_walls_;
   Lender* lender_;
   std::mutex mutex_;  // for what follows
   std::shared_ptr<const HostSetup> host_;

@@ -99,11 +99,11 @@ Result<Reference> parse_reference(std::string_view text) {
   } else if (reference.digest.empty()) {
     reference.tag = "latest";
   }
-  if (!is_repository(rest)) {
-    return bad_reference(text, "its name makes no sense");
-  }
   const bool official = reference.registry == kHub && rest.find('/') == std::string_view::npos;
   reference.repository = (official ? std::string(kOfficial) : "") + std::string(rest);
+  if (!is_repository(reference.repository)) {
+    return bad_reference(text, "its name makes no sense");
+  }
   if (!is_image_name(short_name(reference))) {
     return bad_reference(text, "its name is too long");
   }

@@ -1,0 +1,211 @@
+#include "backends/bubblewrap/bubblewrap.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <utility>
+#include <vector>
+
+#include "backends/bubblewrap/arguments.h"
+#include "base/files.h"
+#include "kernel/program.h"
+
+namespace carrel::bubblewrap {
+
+namespace {
+
+// Not by the caller's PATH: whoever can change that could put another program in its place.
+constexpr std::array kPlaces = {"/usr/local/bin/bwrap", "/usr/bin/bwrap", "/bin/bwrap"};
+constexpr char kName[] = "bwrap";
+constexpr char kStaging[] = "/sys";
+constexpr int kStartMs = 10'000;
+
+Error unsupported(std::string message, std::string hint) {
+  return Error{Code::kUnsupported, 0, std::move(message), std::move(hint)};
+}
+
+Result<std::string> find_program() {
+  for (const char* place : kPlaces) {
+    if (::access(place, X_OK) == 0) {
+      return std::string(place);
+    }
+  }
+  return unsupported("bubblewrap is not installed", "install the package 'bubblewrap'");
+}
+
+// A file in memory that is read from its beginning.
+Result<UniqueFd> file_with(std::string_view content) {
+  UniqueFd file(::memfd_create(kName, MFD_CLOEXEC));
+  if (!file.valid()) {
+    return system_error("make a memory file");
+  }
+  CARREL_TRY(write_all(file.get(), content));
+  if (::lseek(file.get(), 0, SEEK_SET) != 0) {
+    return system_error("rewind a memory file");
+  }
+  return file;
+}
+
+bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+void end(pid_t pid) {
+  ::kill(pid, SIGKILL);
+  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+// The number after `"child-pid":` of what bubblewrap tells; zero: it did not.
+pid_t child_in(std::string_view info) {
+  constexpr std::string_view kKey = "\"child-pid\":";
+  const std::size_t at = info.find(kKey);
+  if (at == std::string_view::npos) {
+    return 0;
+  }
+  const std::size_t digits = info.find_first_not_of(' ', at + kKey.size());
+  pid_t pid = 0;
+  if (digits != std::string_view::npos) {
+    std::from_chars(info.data() + digits, info.data() + info.size(), pid);
+  }
+  return pid;
+}
+
+// What bubblewrap tells of its child when it has one; it closes the pipe in any case.
+std::string read_info(int pipe) {
+  std::string info;
+  std::array<char, 512> buffer{};
+  while (info.find('}') == std::string::npos && info.size() < buffer.size()) {
+    pollfd told{pipe, POLLIN, 0};
+    const int ready = ::poll(&told, 1, kStartMs);
+    if (ready < 0 && errno == EINTR) {
+      continue;
+    }
+    const ssize_t n = ready == 1 ? ::read(pipe, buffer.data(), buffer.size()) : 0;
+    if (n <= 0) {
+      break;
+    }
+    info.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+  return info;
+}
+
+Result<std::string> ask_version(const std::string& program) {
+  CARREL_ASSIGN(const UniqueFd answer, file_with({}));
+  kernel::ProgramRequest request;
+  request.path = program;
+  request.arguments = {kName, "--version"};
+  request.output = answer.get();
+  CARREL_ASSIGN(kernel::Program asked, kernel::start_program(request));
+  while (::waitpid(asked.pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return sandbox::read_complaints(answer.get());
+}
+
+}  // namespace
+
+std::optional<Version> parse_version(std::string_view text) {
+  const std::size_t space = text.find_last_of(' ');
+  std::string_view rest = space == std::string_view::npos ? text : text.substr(space + 1);
+  Version version;
+  for (std::size_t i = 0; i < version.numbers.size(); ++i) {
+    const char* const last = rest.data() + rest.size();
+    const auto [end, error] = std::from_chars(rest.data(), last, version.numbers.at(i));
+    if (error != std::errc() || (i < 2 && (end == last || *end != '.'))) {
+      return std::nullopt;
+    }
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()) + (i < 2 ? 1 : 0));
+  }
+  return version;
+}
+
+Result<std::string> Bubblewrap::describe() const {
+  CARREL_ASSIGN(const std::string program, find_program());
+  CARREL_ASSIGN(std::string text, ask_version(program));
+  const std::optional<Version> version = parse_version(text);
+  if (!version.has_value()) {
+    return unsupported(program + " does not tell its version: '" + text + "'", {});
+  }
+  if (*version < kOldest) {
+    return unsupported(text + " is too old: it cannot forbid user namespaces inside",
+                       "0.8.0 or later is needed");
+  }
+  return text;
+}
+
+Status Bubblewrap::check(const policy::Spec& spec) const {
+  if (spec.root_mode != policy::RootMode::kReadOnly) {
+    return unsupported("the root of a sandbox of the backend 'bubblewrap' is read-only",
+                       "leave out --writable-root, or use --backend native");
+  }
+  return {};
+}
+
+Result<sandbox::RoomStarted> Bubblewrap::start(const sandbox::RoomRequest& request) const {
+  kernel::ProgramRequest program;
+  CARREL_ASSIGN(program.path, find_program());
+  program.staging = kStaging;
+  std::vector<std::string> sources;
+  for (const sandbox::RoomRequest::Tree& tree : request.trees) {
+    if (tree.mount < 0) {
+      sources.push_back(tree.path);
+      continue;
+    }
+    using Kind = kernel::ProgramRequest::PlacedMount::Kind;
+    const bool file = tree.kind == sandbox::RoomRequest::Tree::Kind::kFile;
+    sources.push_back(kernel::place_of_mount(program, program.mounts.size()));
+    program.mounts.push_back({tree.mount, file ? Kind::kFile : Kind::kFolder});
+  }
+  CARREL_ASSIGN(Arguments arguments, arguments_for(request, sources, exists));
+  std::string packed;
+  for (const std::string& word : arguments.words) {
+    packed.append(word.c_str(), word.size() + 1);
+  }
+  CARREL_ASSIGN(const UniqueFd words, file_with(packed));
+  CARREL_ASSIGN(const UniqueFd filter, file_with(request.filter));
+  CARREL_ASSIGN(UniqueFd complaints, file_with({}));
+  int info[2] = {-1, -1};
+  if (::pipe2(&info[0], O_CLOEXEC) != 0) {
+    return system_error("make a pipe");
+  }
+  const UniqueFd told(info[0]);
+  UniqueFd tell(info[1]);
+  program.descriptors = {request.control, request.image, filter.get(),
+                         tell.get(),      told.get(),    words.get()};
+  std::vector<UniqueFd> files;
+  for (const std::string& content : arguments.data) {
+    CARREL_ASSIGN(UniqueFd file, file_with(content));
+    program.descriptors.push_back(file.get());
+    files.push_back(std::move(file));
+  }
+  program.arguments = {kName, "--args", std::to_string(kArguments),
+                       "/proc/self/fd/" + std::to_string(kImage), sandbox::kFurnished};
+  program.errors = complaints.get();
+  program.group = request.group;
+  program.join = request.join;
+  program.id = request.host_id;
+  CARREL_ASSIGN(kernel::Program started, kernel::start_program(program));
+  tell.reset();
+  sandbox::RoomStarted room;
+  room.child = started.pid;
+  room.guest = child_in(read_info(told.get()));
+  // It is not another's: bubblewrap, which has not ended, has not waited for it.
+  room.guest_process.reset(
+      room.guest > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, room.guest, 0)) : -1);
+  if (!room.guest_process.valid()) {
+    end(started.pid);
+    const std::string why = sandbox::read_complaints(complaints.get());
+    return unsupported("Failed to create sandbox: " +
+                           (why.empty() ? std::string("bubblewrap ended at once") : why),
+                       "run 'carrel doctor'");
+  }
+  room.complaints = std::move(complaints);
+  return room;
+}
+
+}  // namespace carrel::bubblewrap

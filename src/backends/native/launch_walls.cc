@@ -1,0 +1,101 @@
+#include <sys/socket.h>
+
+#include <array>
+#include <utility>
+
+#include "backends/native/boot_message.h"
+#include "backends/native/guest_process.h"
+#include "backends/native/id_ranges.h"
+#include "backends/native/launch.h"
+#include "backends/native/network.h"
+#include "guest/image.h"
+#include "kernel/captive_network.h"
+#include "protocol/frame.h"
+
+// Sandboxes whose walls another program builds. The guest finds its room furnished.
+namespace carrel::native {
+
+namespace {
+
+constexpr int kRoomMs = 10'000;
+
+}  // namespace
+
+Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
+  CARREL_TRY(claim_ids());
+  CARREL_TRY(prepare_trees());
+  CARREL_TRY(plan());
+  sandbox::RoomRequest room;
+  room.hostname = request_.spec.hostname;
+  room.uid = request_.spec.user_id;
+  room.gid = request_.spec.group_id;
+  room.plan = {mounts_->staging, mounts_->shared, mounts_->alike, mounts_->own};
+  for (std::size_t i = 0; i < request_.trees.size(); ++i) {
+    const GivenTree& tree = request_.trees[i];
+    using Kind = sandbox::RoomRequest::Tree::Kind;
+    if (tree.overlay.has_value() && !trees_[i].mount.valid()) {
+      return Error{Code::kUnsupported, 0,
+                   "only the backend 'native' can put layers of files at '" + tree.target +
+                       "' for an ordinary user",
+                   "use --backend native"};
+    }
+    room.trees.push_back({tree.path,
+                          tree.kind == GivenTree::Kind::kFile ? Kind::kFile : Kind::kFolder,
+                          trees_[i].mount.valid() ? trees_[i].mount.get() : -1});
+  }
+  room.filter = guest_filter();
+  std::array<int, 2> stream{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, stream.data()) != 0) {
+    return system_error("make the sandbox's stream");
+  }
+  launched.stream = sandbox::GuestStream(UniqueFd(stream[0]));
+  const UniqueFd guest_end(stream[1]);
+  CARREL_ASSIGN(const UniqueFd image, guest::open_image());
+  room.control = guest_end.get();
+  room.image = image.get();
+  room.group = groups.clone_into;
+  for (const UniqueFd& file : groups.join) {
+    room.join.push_back(file.get());
+  }
+  if (id_range_.has_value()) {
+    room.host_id = kFirstSandboxId + *id_range_ * kIdsPerSandbox;
+  }
+  CARREL_ASSIGN(sandbox::RoomStarted started, request_.walls->start(room));
+  groups.join.clear();
+  launched.child = started.child;
+  launched.guest = started.guest;
+  launched.pidfd = std::move(started.guest_process);
+  launched.complaints = std::move(started.complaints);
+  return send_frame(launched.stream.fd(), protocol::FrameType::kPlan, encode_plan(*mounts_),
+                    descriptors_of_trees());
+}
+
+Result<Launched> Launch::finish_walls(const HostSetup& host, SandboxGroups groups) {
+  CARREL_ASSIGN(const std::string builder, request_.walls->describe());
+  Launched launched;
+  launched.id = request_.id;
+  auto start = [&]() -> Status {
+    CARREL_TRY(start_behind_walls(groups, launched));
+    CARREL_TRY(sandbox::await_room(launched.stream, kRoomMs));
+    // CRITICAL: before anything runs there that could use it.
+    if (has_network(request_.spec)) {
+      CARREL_TRY(kernel::make_captive(launched.guest, captive_));
+    }
+    EnforcementFacts facts = this->facts(host, groups);
+    facts.builder = builder;
+    CARREL_TRY(check_required(request_.spec, facts));
+    launched.enforcement = describe(request_.spec, facts);
+    return send_frame(launched.stream.fd(), protocol::FrameType::kBoot, boot_for(groups, facts),
+                      descriptors_of(groups));
+  };
+  if (Status started = start(); !started.ok()) {
+    const Error error = explain(launched, started.error());
+    end_sandbox(launched);
+    return error;
+  }
+  launched.groups = std::move(groups);
+  launched.id_range = std::exchange(id_range_, std::nullopt);
+  return launched;
+}
+
+}  // namespace carrel::native

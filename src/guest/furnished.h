@@ -1,0 +1,27 @@
+#pragma once
+
+#include <span>
+
+#include "guest/failure.h"
+#include "guest/root.h"
+#include "protocol/boot.h"
+
+// A room that another program built: the guest builds nothing and makes sure that everything is as
+// it would have built it itself.
+namespace carrel::guest {
+
+// Lets go of what it was started with, except of the stream of its maker.
+bool drop_inheritance(Failure& failure);
+
+// Each step of the plan as a fact. `trees` are the descriptors that came with it.
+bool check_room(const protocol::Plan& plan, std::span<int> trees, BuiltRoot& built,
+                Failure& failure);
+
+// The hostname, the network; keyrings are left behind as far as that is allowed.
+bool check_identity(const protocol::Boot& boot, Failure& failure);
+
+// That this process has no capability, can gain none, and is under a filter of system calls.
+// Afterwards it is undumpable.
+bool check_lock(Failure& failure);
+
+}  // namespace carrel::guest

@@ -1,0 +1,97 @@
+#include "kernel/program.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+
+#include "base/files.h"
+
+namespace carrel::kernel {
+namespace {
+
+UniqueFd memory(const std::string& text = {}) {
+  UniqueFd file(::memfd_create("x", MFD_CLOEXEC));
+  EXPECT_TRUE(write_all(file.get(), text).ok());
+  ::lseek(file.get(), 0, SEEK_SET);
+  return file;
+}
+
+std::string content(const UniqueFd& file) {
+  std::array<char, 4096> buffer{};
+  const ssize_t n = ::pread(file.get(), buffer.data(), buffer.size(), 0);
+  return std::string(buffer.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
+}
+
+// What a shell says, and its end.
+std::string shell(const std::string& script, ProgramRequest request = {}) {
+  const UniqueFd output = memory();
+  request.path = "/bin/sh";
+  request.arguments = {"sh", "-c", script};
+  request.output = output.get();
+  auto program = start_program(request);
+  EXPECT_TRUE(program.ok()) << program.error().to_string();
+  int status = -1;
+  EXPECT_EQ(::waitpid(program->pid, &status, 0), program->pid);
+  return content(output) + (status == 0 ? "" : "status " + std::to_string(status));
+}
+
+TEST(Program, HasTheDescriptorsThatItIsGivenAndNoOthers) {
+  const UniqueFd one = memory("one");
+  const UniqueFd two = memory("two");
+  const UniqueFd inheritable(::dup(one.get()));
+  ASSERT_TRUE(inheritable.valid());
+  ProgramRequest request;
+  request.descriptors = {two.get(), one.get()};
+  EXPECT_EQ(shell("cat <&3; cat <&4; ls /proc/$$/fd | tr '\\n' ' '", request), "twoone0 1 2 3 4 ");
+}
+
+TEST(Program, BeginsWithNothingOfItsMakers) {
+  ::setenv("CARREL_TEST_VARIABLE", "x", 1);
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  EXPECT_EQ(shell("echo \"${CARREL_TEST_VARIABLE-none}\"; grep SigBlk /proc/self/status"),
+            "none\nSigBlk:\t0000000000000000\n");
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+TEST(Program, OneThatIsMissingIsToldBeforeItReturns) {
+  ProgramRequest request;
+  request.path = "/nowhere/program";
+  request.arguments = {"program"};
+  const auto program = start_program(request);
+  ASSERT_FALSE(program.ok());
+  EXPECT_EQ(program.error().code, Code::kNotFound);
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
+}
+
+TEST(Program, AGroupThatCannotBeJoinedIsNoProgram) {
+  const UniqueFd file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ProgramRequest request;
+  request.path = "/bin/true";
+  request.arguments = {"true"};
+  request.join = {file.get()};
+  const auto program = start_program(request);
+  ASSERT_FALSE(program.ok());
+  EXPECT_EQ(program.error().error_number, EBADF);
+}
+
+TEST(Program, BecomesAnotherUserWithoutTheGroupsOfItsMaker) {
+  if (::geteuid() != 0) {
+    GTEST_SKIP() << "only root can become another";
+  }
+  ProgramRequest request;
+  request.id = 1'900'000'123;
+  EXPECT_EQ(shell("id -u; id -G; grep CapEff /proc/self/status", request),
+            "1900000123\n1900000123\nCapEff:\t0000000000000000\n");
+}
+
+}  // namespace
+}  // namespace carrel::kernel

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "policy/backend.h"
+#include "policy/spec.h"
+#include "protocol/boot.h"
+#include "sandbox/guest_stream.h"
+
+namespace carrel::sandbox {
+
+// A room that somebody else builds: what the guest has to find in it. The guest compares what is
+// there with the same plan, so that a wall that was left out is no sandbox.
+struct RoomRequest {
+  std::string hostname;
+  std::uint32_t uid = 0;  // inside
+  std::uint32_t gid = 0;
+  protocol::Plan plan;
+  // For each tree of the plan, in their order.
+  struct Tree {
+    enum class Kind { kFolder, kFile };
+    std::string path;  // where the host has it
+    Kind kind = Kind::kFolder;
+    int mount = -1;  // as root: the detached mount that it has to be instead
+  };
+  std::vector<Tree> trees;
+  std::string_view filter;  // of system calls, which the guest is under from its first one on
+
+  int control = -1;  // the guest's end of its stream; its descriptor 3
+  int image = -1;    // the guest's program
+
+  // The control groups that all of it is in: a v2 directory, unless that is -1, and files to which
+  // "0" is written.
+  int group = -1;
+  std::vector<int> join;
+  std::optional<std::uint32_t> host_id;  // as root: whose processes they are on the host
+};
+
+// A guest in such a room, which has executed its program or is about to.
+struct RoomStarted {
+  pid_t child = 0;  // of this process; it ends when the guest has ended
+  pid_t guest = 0;  // as the host counts
+  UniqueFd guest_process;
+  UniqueFd complaints;  // a file with what the builder said about what went wrong
+};
+
+// Waits until the guest of a furnished room has compared it with the plan.
+Status await_room(GuestStream& stream, int timeout_ms);
+
+// What the file of complaints says, in one line; empty: nothing.
+std::string read_complaints(int file);
+
+// The argument that tells a guest that its room is built already.
+inline constexpr char kFurnished[] = "furnished";
+
+// Walls that another program builds. One object serves all threads.
+class Walls {
+ public:
+  virtual ~Walls() = default;
+
+  // What it is, with its version: "bubblewrap 0.8.0". kUnsupported: it cannot be used here, and
+  // why.
+  virtual Result<std::string> describe() const = 0;
+  // kUnsupported: what the spec asks for and these walls do not have.
+  virtual Status check(const policy::Spec& spec) const = 0;
+  virtual Result<RoomStarted> start(const RoomRequest& request) const = 0;
+  // How many processes beside the guest are in its control groups as long as it lives.
+  [[nodiscard]] virtual std::uint32_t own_processes() const = 0;
+};
+
+// Null: the guest builds its room itself.
+using FindWalls = const Walls* (*)(policy::Backend backend);
+inline const Walls* find_no_walls(policy::Backend) { return nullptr; }
+
+}  // namespace carrel::sandbox
