@@ -149,7 +149,7 @@ class RoomCheck {
       case StepKind::kReplace:
         return has_content(path, step.source) || (lstat(path, &info) != 0 && errno == ENOENT);
       case StepKind::kReadOnly:
-        return is_protected(path, ST_RDONLY) || faccessat(AT_FDCWD, path, W_OK, 0) != 0;
+        return is_protected(path, ST_RDONLY);
       case StepKind::kSealRoot:
         return is_protected("/", ST_RDONLY);
       case StepKind::kTree:

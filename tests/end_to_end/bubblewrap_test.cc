@@ -120,6 +120,7 @@ TEST_P(Bubblewrap, AWallThatIsLeftOutIsNoSandbox) {
       {"swap(['--ro-bind', '/usr'], ['--bind', '/usr'])", "usr"},
       {"at = words.index('/proc/kallsyms'); del words[at - 4:at + 1]", "proc/kallsyms"},
       {"at = words.index('/proc/meminfo'); del words[at - 4:at + 1]", "proc/meminfo"},
+      {"drop('--ro-bind', '/proc/sys', '/proc/sys')", "proc/sys"},
       {"drop('--hostname', 'sandbox')", "hostname"},
       {"words += ['--cap-add', 'ALL']", "privileges"},
       {"words[last('/tmp') - 2] = '1073741824'", "tmp"},

@@ -122,8 +122,11 @@ class Writer {
       case StepKind::kSealRoot:
         sealed_ = true;
         return {};
-      case StepKind::kReadOnly:  // of proc/sys; nobody inside has an id that may write there
-      case StepKind::kDevpts:    // a part of its /dev
+      case StepKind::kReadOnly:
+        // What is below proc/sys is whose namespaces the reader has, in every proc.
+        add({"--ro-bind", path, path});
+        return {};
+      case StepKind::kDevpts:  // a part of its /dev
         return {};
       case StepKind::kDevice:
       case StepKind::kOverlay:
