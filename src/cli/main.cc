@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/oci/porch.h"
 #include "cli/args.h"
 #include "cli/completion.h"
 #include "cli/context.h"
@@ -133,6 +134,8 @@ int dispatch(const Context& context) {
       return egress_command(context);
     case CommandId::kKeeper:
       return keeper_command(context);
+    case CommandId::kPorch:
+      return oci::run_porch();
     case CommandId::kHelp:
       return help_command(context);
     case CommandId::kCompletion:

@@ -54,6 +54,7 @@ enum class CommandId : unsigned {
   kVersion,
   kHelp,
   kKeeper,
+  kPorch,
   kEgress,
 };
 

@@ -147,11 +147,12 @@ class RoomCheck {
       case StepKind::kMask:
         return is_hidden(path);
       case StepKind::kReplace:
-        return has_content(path, step.source) || (lstat(path, &info) != 0 && errno == ENOENT);
+        // Not everybody can replace everything; what cannot be read tells nothing either.
+        return has_content(path, step.source) || is_hidden(path);
       case StepKind::kReadOnly:
         return is_protected(path, ST_RDONLY);
       case StepKind::kSealRoot:
-        return is_protected("/", ST_RDONLY);
+        return is_protected("/", ST_RDONLY) && is_protected("/dev", ST_RDONLY);
       case StepKind::kTree:
         return is_tree(step);
       case StepKind::kSubdirectory:
@@ -258,16 +259,19 @@ bool can_make_user_namespace() {
   return status != 0;
 }
 
-bool has_no_capability() {
+// Whether it has no other capabilities than these.
+bool has_only(std::uint64_t capabilities) {
   struct __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct sets[2] = {};
   if (syscall(SYS_capget, &header, sets) != 0) {
     return false;
   }
   for (const auto& set : sets) {
-    if ((set.effective | set.permitted | set.inheritable) != 0) {
+    const std::uint32_t allowed = static_cast<std::uint32_t>(capabilities);
+    if (((set.effective | set.permitted | set.inheritable) & ~allowed) != 0) {
       return false;
     }
+    capabilities >>= 32U;
   }
   return true;
 }
@@ -300,9 +304,6 @@ bool check_identity(const protocol::Boot& boot, Failure& failure) {
   if (uname(&names) != 0 || boot.hostname != names.nodename) {
     return failure.at("rely on these walls: the hostname is not", boot.hostname, 0);
   }
-  if (getuid() != boot.uid || geteuid() != boot.uid || getgid() != boot.gid) {
-    return failure.at("rely on these walls: it has another user than", "the sandbox's", 0);
-  }
   if (!has_only_loopback()) {
     return failure.at("rely on these walls: there is", "a network", 0);
   }
@@ -313,12 +314,25 @@ bool check_identity(const protocol::Boot& boot, Failure& failure) {
   return true;
 }
 
-bool check_lock(Failure& failure) {
-  constexpr int kFiltered = 2;
+bool check_privileges(const protocol::Boot& boot, Failure& failure) {
+  // Whoever is root in the room's user namespace can be made another only with this one.
+  const bool locks = (boot.flags & protocol::kBootLocksIn) != 0;
+  const std::uint64_t allowed = locks ? 1ULL << CAP_SETFCAP : 0;
   if (getpid() != 1) {
     return failure.at("rely on these walls: it shares", "a PID namespace", 0);
   }
-  if (!has_no_capability() || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1) {
+  if (!has_only(allowed) || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1) {
+    return failure.at("rely on these walls: there are", "privileges", 0);
+  }
+  return true;
+}
+
+bool check_lock(const protocol::Boot& boot, Failure& failure) {
+  constexpr int kFiltered = 2;
+  if (getuid() != boot.uid || geteuid() != boot.uid || getgid() != boot.gid) {
+    return failure.at("rely on these walls: it has another user than", "the sandbox's", 0);
+  }
+  if (!has_only(0)) {
     return failure.at("rely on these walls: there are", "privileges", 0);
   }
   if (prctl(PR_GET_SECCOMP, 0, 0, 0, 0) != kFiltered) {

@@ -20,8 +20,12 @@ bool check_room(const protocol::Plan& plan, std::span<int> trees, BuiltRoot& bui
 // The hostname, the network; keyrings are left behind as far as that is allowed.
 bool check_identity(const protocol::Boot& boot, Failure& failure);
 
-// That this process has no capability, can gain none, and is under a filter of system calls.
-// Afterwards it is undumpable.
-bool check_lock(Failure& failure);
+// That it is the first process, has no capability but what it locks itself in with, and can gain
+// none.
+bool check_privileges(const protocol::Boot& boot, Failure& failure);
+
+// That it has the sandbox's user and is under a filter of system calls. Afterwards it is
+// undumpable.
+bool check_lock(const protocol::Boot& boot, Failure& failure);
 
 }  // namespace carrel::guest

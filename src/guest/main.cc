@@ -139,9 +139,12 @@ bool read_boot(Guest& guest, const Received& frame, Failure& failure) {
 }
 
 bool lock_furnished(Guest& guest, const Received& frame, Failure& failure) {
+  const bool locks = (guest.boot.flags & protocol::kBootLocksIn) != 0;
   return take_descriptors(guest, frame, failure) && check_identity(guest.boot, failure) &&
          prepare_landlock(guest.boot, guest.root, guest.ruleset, failure) && is_top(failure) &&
-         check_lock(failure);
+         check_privileges(guest.boot, failure) &&
+         (!locks || lock_in(guest.boot, guest.root, guest.clocks, failure)) &&
+         check_lock(guest.boot, failure);
 }
 
 int run(Room room) {

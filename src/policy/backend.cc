@@ -9,7 +9,7 @@ namespace carrel::policy {
 namespace {
 
 // In the order of Backend.
-constexpr std::array<std::string_view, 2> kNames = {"native", "bubblewrap"};
+constexpr std::array<std::string_view, 3> kNames = {"native", "bubblewrap", "oci"};
 
 }  // namespace
 
@@ -25,6 +25,7 @@ Isolation isolation_of(Backend backend) {
   switch (backend) {
     case Backend::kNative:
     case Backend::kBubblewrap:
+    case Backend::kOci:
       break;
   }
   return {"namespace", "namespaces; the host's kernel is shared"};

@@ -53,6 +53,9 @@ std::string_view widened(const Spec& defaults, const Spec& wanted) {
   if (wanted.backend != defaults.backend && defaults.backend != Backend::kNative) {
     return "backend";
   }
+  if (wanted.runtime != defaults.runtime && !defaults.runtime.empty()) {
+    return "runtime";
+  }
   if (wanted.image != defaults.image) {
     return "image";
   }

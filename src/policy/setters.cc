@@ -287,7 +287,17 @@ Status set_backend(Spec& spec, const Given& given) {
   }
   return std::find(kWords.begin(), kWords.end(), given.text) == kWords.end()
              ? unknown_word(given, "unknown backend", kWords)
-             : not_built(given, "the backends in this version are 'native' and 'bubblewrap'");
+             : not_built(given,
+                         "the backends in this version are 'native', 'bubblewrap' and 'oci'");
+}
+
+Status set_runtime(Spec& spec, const Given& given) {
+  constexpr std::array<std::string_view, 2> kWords = {"runc", "crun"};
+  if (std::find(kWords.begin(), kWords.end(), given.text) == kWords.end()) {
+    return unknown_word(given, "unknown runtime", kWords);
+  }
+  spec.runtime = given.text;
+  return {};
 }
 
 Status set_isolation(Spec&, const Given& given) {

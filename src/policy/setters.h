@@ -34,6 +34,7 @@ Status set_network_lookups(Spec& spec, const Given& given);
 Status set_require(Spec& spec, const Given& given);
 Status set_cgroup_parent(Spec& spec, const Given& given);
 Status set_backend(Spec& spec, const Given& given);
+Status set_runtime(Spec& spec, const Given& given);
 Status set_isolation(Spec& spec, const Given& given);
 Status set_use_sandbox(Spec& spec, const Given& given);
 

@@ -70,6 +70,7 @@ std::string get_network_lookups(const Spec& spec) {
 std::string get_idle_timeout(const Spec& spec) { return format_duration(spec.idle_timeout); }
 std::string get_true(const Spec&) { return "true"; }
 std::string get_backend(const Spec& spec) { return std::string(name_of(spec.backend)); }
+std::string get_runtime(const Spec& spec) { return spec.runtime; }
 std::string get_namespace(const Spec&) { return "namespace"; }
 
 // clang-format off
@@ -143,8 +144,11 @@ constexpr std::array kSettings = {
             "make control groups below this one", "",
             kHost, kEverywhere, kBuilds, setters::set_cgroup_parent, get_cgroup_parent},
     Setting{"backend", Names(), ValueKind::kText, "NAME",
-            "what builds the sandbox: native or bubblewrap (native)", "native bubblewrap",
+            "what builds the sandbox: native, bubblewrap or oci (native)", "native bubblewrap oci",
             kHost, kEverywhere, kBuilds, setters::set_backend, get_backend},
+    Setting{"runtime", Names(), ValueKind::kText, "NAME",
+            "of the backend oci: runc or crun (the first that is there)", "runc crun",
+            kHost, kEverywhere, kBuilds, setters::set_runtime, get_runtime},
     Setting{"isolation", Names(), ValueKind::kText, "KIND",
             "how it is kept apart: namespace (namespace)", "namespace",
             kHost, kEverywhere, kBuilds, setters::set_isolation, get_namespace},

@@ -68,6 +68,7 @@ struct MountGrants {
 // carrel.toml and in the API.
 struct Spec {
   Backend backend = Backend::kNative;
+  std::string runtime;  // of the backend `oci`; empty: the first that is there
   Limits limits;
   NetworkPolicy network;
   RootMode root_mode = RootMode::kReadOnly;

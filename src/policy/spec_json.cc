@@ -126,6 +126,7 @@ Status read_backend(const Json& object, Spec& spec) {
     return Error{Code::kUnsupported, 0, "this version has no backend '" + name + "'", {}};
   }
   spec.backend = *backend;
+  spec.runtime = object.value("runtime", "");
   return {};
 }
 
@@ -192,6 +193,9 @@ Result<Spec> read(const Json& object) {
 std::string spec_to_json(const Spec& spec, Values values) {
   Json object;
   object["backend"] = name_of(spec.backend);
+  if (!spec.runtime.empty()) {
+    object["runtime"] = spec.runtime;
+  }
   object["memory"] = spec.limits.memory_bytes;
   object["cpu_millis"] = spec.limits.cpu_millis;
   object["pids"] = spec.limits.pids;

@@ -185,14 +185,16 @@ bool parse_boot(std::string_view payload, Boot& boot) {
   boot.guest_filter = reader.bytes(kMaxFilter);
   boot.workload_filter = reader.bytes(kMaxFilter);
   boot.captive = read_captive(reader);
+  // A guest that locks itself in behind somebody else's walls begins as the only user there is.
+  const bool only_root = (boot.flags & kBootLocksIn) != 0;
   return reader.finished() && boot.id.size() == kIdSize &&
          (boot.flags & ~std::uint32_t{kBootAllFlags}) == 0 &&
          boot.own_join_descriptors <= kMaxJoin && boot.join_descriptors <= kMaxJoin &&
          !boot.workdir.empty() && boot.workdir.front() == '/' && boot.uid != 0 && boot.gid != 0 &&
-         boot.outer_uid != 0 && boot.outer_gid != 0 && boot.processes != 0 &&
-         boot.open_files != 0 && boot.lease_ms <= kMaxTimeoutMs && !boot.guest_filter.empty() &&
-         boot.guest_filter.size() % 8 == 0 && !boot.workload_filter.empty() &&
-         boot.workload_filter.size() % 8 == 0;
+         (boot.outer_uid == 0) == only_root && (boot.outer_gid == 0) == only_root &&
+         boot.processes != 0 && boot.open_files != 0 && boot.lease_ms <= kMaxTimeoutMs &&
+         !boot.guest_filter.empty() && boot.guest_filter.size() % 8 == 0 &&
+         !boot.workload_filter.empty() && boot.workload_filter.size() % 8 == 0;
 }
 
 }  // namespace carrel::protocol

@@ -163,7 +163,8 @@ enum BootFlags : std::uint32_t {
   kBootLandlock = 1U << 2,
   kBootWritableRoot = 1U << 3,
   kBootMovesLater = 1U << 4,  // the guest was born in the workload's v2 group; see below
-  kBootAllFlags = 31U,
+  kBootLocksIn = 1U << 5,     // a furnished room: the lock is left to the guest
+  kBootAllFlags = 63U,
 };
 
 struct Boot {

@@ -150,6 +150,8 @@ TEST(Boot, NothingThatWouldWeakenTheSandboxIsAccepted) {
       {"uid 0", [](Boot& boot) { boot.uid = 0; }},
       {"gid 0", [](Boot& boot) { boot.gid = 0; }},
       {"outer uid 0", [](Boot& boot) { boot.outer_uid = 0; }},
+      {"a user outside of one that locks itself in",
+       [](Boot& boot) { boot.flags |= protocol::kBootLocksIn; }},
       {"outer gid 0", [](Boot& boot) { boot.outer_gid = 0; }},
       {"no limit of processes", [](Boot& boot) { boot.processes = 0; }},
       {"no limit of open files", [](Boot& boot) { boot.open_files = 0; }},

@@ -2,11 +2,25 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 
 #include "sandbox/command.h"
 
 namespace carrel::sandbox {
+
+policy::Limits limits_behind(const Walls& walls, policy::Limits limits) {
+  limits.pids += walls.own_processes();
+  return limits;
+}
+
+policy::Limits limits_while_building(const Walls& walls, policy::Limits limits) {
+  const Building building = walls.building();
+  limits = limits_behind(walls, limits);
+  limits.pids += building.processes;
+  limits.memory_bytes = std::max(limits.memory_bytes, building.memory_bytes);
+  return limits;
+}
 
 Status await_room(GuestStream& stream, int timeout_ms) {
   CARREL_ASSIGN(const GuestFrame frame, stream.wait(timeout_ms));

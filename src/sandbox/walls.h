@@ -34,6 +34,8 @@ struct RoomRequest {
   std::vector<Tree> trees;
   std::string_view filter;  // of system calls, which the guest is under from its first one on
 
+  std::string runtime;  // which of several builders; empty: any
+
   int control = -1;  // the guest's end of its stream; its descriptor 3
   int image = -1;    // the guest's program
 
@@ -61,6 +63,16 @@ std::string read_complaints(int file);
 // The argument that tells a guest that its room is built already.
 inline constexpr char kFurnished[] = "furnished";
 
+// What building takes in the sandbox's control groups, beyond what the sandbox may have.
+struct Building {
+  std::uint64_t memory_bytes = 0;
+  std::uint32_t processes = 0;
+};
+
+// Who loads the filter of system calls and sees to the user that the sandbox has inside: the
+// builder, or the guest, which begins as the root of its user namespace then, without a capability.
+enum class Lock { kBuilders, kGuests };
+
 // Walls that another program builds. One object serves all threads.
 class Walls {
  public:
@@ -68,13 +80,19 @@ class Walls {
 
   // What it is, with its version: "bubblewrap 0.8.0". kUnsupported: it cannot be used here, and
   // why.
-  virtual Result<std::string> describe() const = 0;
+  virtual Result<std::string> describe(const policy::Spec& spec) const = 0;
   // kUnsupported: what the spec asks for and these walls do not have.
   virtual Status check(const policy::Spec& spec) const = 0;
   virtual Result<RoomStarted> start(const RoomRequest& request) const = 0;
   // How many processes beside the guest are in its control groups as long as it lives.
   [[nodiscard]] virtual std::uint32_t own_processes() const = 0;
+  [[nodiscard]] virtual Building building() const { return {}; }
+  [[nodiscard]] virtual Lock lock() const { return Lock::kBuilders; }
 };
+
+// The limits of control groups that such walls are in: while they are built, and afterwards.
+policy::Limits limits_while_building(const Walls& walls, policy::Limits limits);
+policy::Limits limits_behind(const Walls& walls, policy::Limits limits);
 
 // Null: the guest builds its room itself.
 using FindWalls = const Walls* (*)(policy::Backend backend);

@@ -120,9 +120,11 @@ void look_for_host_paths(Report& report, Arguments arguments) {
     if (place == "/") {
       own_device = device;
     }
-    // A file of the room's own hides what is in its proc; bubblewrap's have names of their own.
-    const bool cover = device == own_device && (root == "/etc/machine-id" || root == "/newroot" ||
-                                                root.starts_with("/bindfile"));
+    // A file of the room's own hides what is in its proc; bubblewrap's and those
+    // for a runtime have names of their own.
+    const bool cover =
+        device == own_device && (root == "/etc/machine-id" || root == "/newroot" ||
+                                 root.starts_with("/bindfile") || root.starts_with("/bundle/"));
     report.expect("'" + root + "' at " + place + " is agreed",
                   root == usr || is_of_etc(root, place, etc) || is_agreed_root(root) || cover);
     for (const char* word : {"upperdir", "workdir", "lowerdir"}) {

@@ -124,7 +124,7 @@ std::optional<Version> parse_version(std::string_view text) {
   return version;
 }
 
-Result<std::string> Bubblewrap::describe() const {
+Result<std::string> Bubblewrap::describe(const policy::Spec&) const {
   CARREL_ASSIGN(const std::string program, find_program());
   CARREL_ASSIGN(std::string text, ask_version(program));
   const std::optional<Version> version = parse_version(text);

@@ -91,13 +91,16 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
                         const EnforcementFacts& facts, const kernel::CaptiveNetwork& network,
                         std::uint32_t outer_id) {
   const policy::Spec& spec = request.spec;
+  const bool guest_locks =
+      request.walls == nullptr || request.walls->lock() == sandbox::Lock::kGuests;
   protocol::Boot boot;
   boot.id = request.id;
   boot.flags = (request.lifetime == Lifetime::kOneShot ? protocol::kBootOneShot : 0U) |
                (request.listener.valid() ? protocol::kBootListener : 0U) |
                (facts.landlock_abi > 0 ? protocol::kBootLandlock : 0U) |
                (spec.root_mode == policy::RootMode::kReadOnly ? 0U : protocol::kBootWritableRoot) |
-               (groups.moves_later ? protocol::kBootMovesLater : 0U);
+               (groups.moves_later ? protocol::kBootMovesLater : 0U) |
+               (guest_locks && request.walls != nullptr ? protocol::kBootLocksIn : 0U);
   boot.own_join_descriptors = static_cast<std::uint32_t>(groups.join.size());
   boot.join_descriptors = static_cast<std::uint32_t>(groups.work_join.size());
   boot.hostname = spec.hostname;
@@ -133,9 +136,8 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
   boot.workload_filter = bytes_of(workload_filter(request.trees));
   // The guest of a one-shot sandbox needs no more than its command: the stricter filter is loaded
   // once, and both are under it. Behind somebody else's walls it has its own before it is told.
-  boot.guest_filter = request.lifetime == Lifetime::kOneShot && request.walls == nullptr
-                          ? boot.workload_filter
-                          : guest_filter();
+  boot.guest_filter =
+      request.lifetime == Lifetime::kOneShot && guest_locks ? boot.workload_filter : guest_filter();
   boot.captive = messages_of(network);
   std::string payload(environment.size() + writable.size() + boot.guest_filter.size() +
                           boot.workload_filter.size() + network.routes.size() +

@@ -162,7 +162,11 @@ Result<Creation::Finished> Creation::finish() {
   if (!whole) {
     return Error{Code::kUnavailable, 0, "the sandbox is not ready yet", {}};
   }
-  if (frame.type != protocol::FrameType::kReady) {
+  if (frame.type == protocol::FrameType::kRoomChecked && launched_.rest.has_value()) {
+    CARREL_TRY(finish_room(launched_));
+    return Error{Code::kUnavailable, 0, "the sandbox is not ready yet", {}};
+  }
+  if (frame.type != protocol::FrameType::kReady || launched_.rest.has_value()) {
     return sandbox::to_boot_error(frame.payload);
   }
   protocol::Reader reader(

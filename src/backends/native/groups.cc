@@ -87,11 +87,13 @@ Result<SandboxGroups> make_groups(const kernel::CgroupLayout& layout, const std:
 }
 
 Status set_limits(SandboxGroups& groups, const policy::Limits& limits) {
-  if (!groups.work.has_value()) {
+  const bool one_shot = !groups.work.has_value();
+  std::optional<kernel::Cgroup>& limited = one_shot ? groups.box : groups.work;
+  if (!limited.has_value()) {
     return {};
   }
-  CARREL_TRY(groups.work->set_limits(workload_limits(limits, kOwnWorkers)));
-  groups.enforced = groups.work->enforced();
+  CARREL_TRY(limited->set_limits(workload_limits(limits, one_shot ? kOwnProcesses : kOwnWorkers)));
+  groups.enforced = limited->enforced();
   return {};
 }
 

@@ -45,7 +45,7 @@ enum class Placing { kAtBirth, kLater, kWithWork };
 
 Result<SandboxGroups> make_groups(const kernel::CgroupLayout& layout, const std::string& id,
                                   const policy::Limits& limits, Lifetime lifetime, Placing placing);
-// Of a long-lived one, whose groups were made with other limits and have no workload yet.
+// Of one whose groups were made with other limits and have no workload yet.
 Status set_limits(SandboxGroups& groups, const policy::Limits& limits);
 // Of a one-shot, in a place that may have been left for it: see places.h.
 Result<SandboxGroups> take_groups(const kernel::CgroupLayout& layout, const std::string& place,

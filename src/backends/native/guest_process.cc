@@ -130,6 +130,14 @@ GuestProcess::~GuestProcess() {
   }
 }
 
+std::vector<int> numbers_of(const std::vector<UniqueFd>& descriptors) {
+  std::vector<int> numbers;
+  for (const UniqueFd& descriptor : descriptors) {
+    numbers.push_back(descriptor.get());
+  }
+  return numbers;
+}
+
 Result<GuestProcess> GuestProcess::clone(Role role, int into) {
   GuestProcess process;
   std::array<int, 2> stream{};

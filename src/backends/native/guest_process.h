@@ -62,6 +62,8 @@ class GuestProcess {
   std::unique_ptr<ChildMemory> memory_;  // until it has executed the guest
 };
 
+std::vector<int> numbers_of(const std::vector<UniqueFd>& descriptors);
+
 // One frame; its header carries the descriptors.
 Status send_frame(int socket, protocol::FrameType type, std::string_view payload,
                   const std::vector<int>& descriptors);

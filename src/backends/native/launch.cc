@@ -15,6 +15,7 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <iterator>
 #include <utility>
 
 #include "backends/native/boot_message.h"
@@ -310,20 +311,22 @@ Result<Launched> Launch::finish(const HostSetup& host, SandboxGroups groups) {
 }
 
 std::string Launch::boot_for(const SandboxGroups& groups, const EnforcementFacts& facts) const {
-  const std::uint32_t outer =
+  std::uint32_t outer =
       lent_.has_value() && id_range_.has_value() ? id_in_nursery(*id_range_) : kInnerId;
+  if (request_.walls != nullptr && request_.walls->lock() == sandbox::Lock::kGuests) {
+    outer = 0;  // the only one of the room's user namespace
+  }
   return encode_boot(request_, groups, facts, captive_, outer);
 }
 
-std::vector<int> Launch::descriptors_of(const SandboxGroups& groups) const {
-  std::vector<int> descriptors;
+std::vector<UniqueFd> Launch::take_descriptors(SandboxGroups& groups) {
+  std::vector<UniqueFd> descriptors;
   if (request_.listener.valid()) {
-    descriptors.push_back(request_.listener.get());
+    descriptors.push_back(std::move(request_.listener));
   }
-  for (const std::vector<UniqueFd>* files : {&groups.join, &groups.work_join}) {
-    for (const UniqueFd& fd : *files) {
-      descriptors.push_back(fd.get());
-    }
+  for (std::vector<UniqueFd>* files : {&groups.join, &groups.work_join}) {
+    std::move(files->begin(), files->end(), std::back_inserter(descriptors));
+    files->clear();
   }
   return descriptors;
 }
@@ -335,7 +338,8 @@ Result<Launched> Launch::finish_own(const HostSetup& host, SandboxGroups groups)
     return made_.has_value() ? made_->settle(std::move(enforceable)).error() : enforceable.error();
   }
   const std::string boot = boot_for(groups, facts);
-  const std::vector<int> descriptors = descriptors_of(groups);
+  const std::vector<UniqueFd> kept = take_descriptors(groups);
+  const std::vector<int> descriptors = numbers_of(kept);
   CARREL_TRY(made_.has_value()
                  ? made_->settle(made_->send(protocol::FrameType::kBoot, boot, descriptors))
                  : send_frame(lent_->stream.get(), protocol::FrameType::kBoot, boot, descriptors));

@@ -34,8 +34,19 @@ struct Launched {
   SandboxGroups groups;
   std::optional<std::uint32_t> id_range;
   Enforcement enforcement;
-  UniqueFd complaints;  // of whoever built its walls, if that was not the guest
+  // Of one behind somebody else's walls: what they said, and what is left to be done when the guest
+  // has checked its room.
+  UniqueFd complaints;
+  struct Rest {
+    kernel::CaptiveNetwork network;  // empty: it has none
+    std::string boot;
+    std::vector<UniqueFd> descriptors;  // that go with it
+  };
+  std::optional<Rest> rest;
 };
+
+// That, after kRoomChecked.
+Status finish_room(Launched& launched);
 
 struct LaunchRequest {
   std::string id;
@@ -106,7 +117,8 @@ class Launch {
   [[nodiscard]] EnforcementFacts facts(const HostSetup& host, const SandboxGroups& groups) const;
   [[nodiscard]] std::string boot_for(const SandboxGroups& groups,
                                      const EnforcementFacts& facts) const;
-  [[nodiscard]] std::vector<int> descriptors_of(const SandboxGroups& groups) const;
+  // What goes with the boot message. They are not the launch's any more.
+  std::vector<UniqueFd> take_descriptors(SandboxGroups& groups);
   Result<Launched> finish_own(const HostSetup& host, SandboxGroups groups);
   Result<Launched> finish_walls(const HostSetup& host, SandboxGroups groups);
 

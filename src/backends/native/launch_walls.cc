@@ -7,7 +7,6 @@
 #include "backends/native/guest_process.h"
 #include "backends/native/id_ranges.h"
 #include "backends/native/launch.h"
-#include "backends/native/network.h"
 #include "guest/image.h"
 #include "kernel/captive_network.h"
 #include "protocol/frame.h"
@@ -15,18 +14,13 @@
 // Sandboxes whose walls another program builds. The guest finds its room furnished.
 namespace carrel::native {
 
-namespace {
-
-constexpr int kRoomMs = 10'000;
-
-}  // namespace
-
 Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
   CARREL_TRY(claim_ids());
   CARREL_TRY(prepare_trees());
   CARREL_TRY(plan());
   sandbox::RoomRequest room;
   room.hostname = request_.spec.hostname;
+  room.runtime = request_.spec.runtime;
   room.uid = request_.spec.user_id;
   room.gid = request_.spec.group_id;
   room.plan = {mounts_->staging, mounts_->shared, mounts_->alike, mounts_->own};
@@ -71,22 +65,20 @@ Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
 }
 
 Result<Launched> Launch::finish_walls(const HostSetup& host, SandboxGroups groups) {
-  CARREL_ASSIGN(const std::string builder, request_.walls->describe());
+  CARREL_ASSIGN(const std::string builder, request_.walls->describe(request_.spec));
   Launched launched;
   launched.id = request_.id;
   auto start = [&]() -> Status {
     CARREL_TRY(start_behind_walls(groups, launched));
-    CARREL_TRY(sandbox::await_room(launched.stream, kRoomMs));
-    // CRITICAL: before anything runs there that could use it.
-    if (has_network(request_.spec)) {
-      CARREL_TRY(kernel::make_captive(launched.guest, captive_));
-    }
     EnforcementFacts facts = this->facts(host, groups);
     facts.builder = builder;
     CARREL_TRY(check_required(request_.spec, facts));
     launched.enforcement = describe(request_.spec, facts);
-    return send_frame(launched.stream.fd(), protocol::FrameType::kBoot, boot_for(groups, facts),
-                      descriptors_of(groups));
+    launched.rest.emplace();
+    launched.rest->network = captive_;
+    launched.rest->boot = boot_for(groups, facts);
+    launched.rest->descriptors = take_descriptors(groups);
+    return {};
   };
   if (Status started = start(); !started.ok()) {
     const Error error = explain(launched, started.error());
@@ -96,6 +88,17 @@ Result<Launched> Launch::finish_walls(const HostSetup& host, SandboxGroups group
   launched.groups = std::move(groups);
   launched.id_range = std::exchange(id_range_, std::nullopt);
   return launched;
+}
+
+Status finish_room(Launched& launched) {
+  const Launched::Rest rest = std::move(*launched.rest);
+  launched.rest.reset();
+  // CRITICAL: before anything runs there that could use it.
+  if (!rest.network.rules.empty()) {
+    CARREL_TRY(kernel::make_captive(launched.guest, rest.network));
+  }
+  return send_frame(launched.stream.fd(), protocol::FrameType::kBoot, rest.boot,
+                    numbers_of(rest.descriptors));
 }
 
 }  // namespace carrel::native

@@ -85,7 +85,19 @@ void forget(storage::Home& home, const policy::Spec& spec, const std::string& id
   home.release_once(id);
 }
 
+constexpr int kRoomMs = 10'000;
+
 using Opening = std::optional<NetworkOpening>;
+
+// What is left of a sandbox behind somebody else's walls.
+Status settle(Launched& box, const policy::Spec& spec, const sandbox::Walls* walls) {
+  if (!box.rest.has_value()) {
+    return {};
+  }
+  CARREL_TRY(sandbox::await_room(box.stream, kRoomMs));
+  CARREL_TRY(set_limits(box.groups, sandbox::limits_behind(*walls, spec.limits)));
+  return finish_room(box);
+}
 
 // The command, with its network served as long as it runs.
 Result<sandbox::ExecResult> serve(Launched& box, Result<Opening> network, const OneShot& job,
@@ -181,10 +193,8 @@ class OneShots::Making {
 
   // Whoever builds the walls is in the same group.
   [[nodiscard]] policy::Limits limits_of_groups() const {
-    policy::Limits limits = spec_.limits;
     const sandbox::Walls* const walls = all_->find_walls_(spec_.backend);
-    limits.pids += walls != nullptr ? walls->own_processes() : 0;
-    return limits;
+    return walls == nullptr ? spec_.limits : sandbox::limits_while_building(*walls, spec_.limits);
   }
 
   Status look_at_host() {
@@ -280,7 +290,9 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
   if (listener) {
     listener(box.enforcement);
   }
-  Result<sandbox::ExecResult> result = serve(box, std::move(network), job, start, io);
+  const Status settled = settle(box, job.spec, find_walls_(job.spec.backend));
+  Result<sandbox::ExecResult> result = settled.ok() ? serve(box, std::move(network), job, start, io)
+                                                    : Result<sandbox::ExecResult>(settled.error());
   end_sandbox(box);
   if (!result.ok() && result.error().code == Code::kGone) {
     result = explain(box, result.error());

@@ -1,0 +1,213 @@
+#include "backends/oci/bundle.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "base/utf8.h"
+
+namespace carrel::oci {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using protocol::MountStep;
+using protocol::StepKind;
+
+constexpr std::string_view kProc = "proc/";
+constexpr char kGuest[] = "/proc/self/fd/4";  // the second of its descriptors
+
+// What runc lets be mounted in a proc; everything else there can only be masked.
+constexpr std::array<std::string_view, 4> kReplaceable = {"proc/meminfo", "proc/stat",
+                                                          "proc/loadavg", "proc/uptime"};
+
+bool has(const MountStep& step, protocol::StepFlags flag) { return (step.flags & flag) != 0; }
+
+// Runtimes make a /dev of their own: its devices and links.
+bool is_of_dev(const MountStep& step) {
+  return step.path == "dev" || (step.path.starts_with("dev/") && step.kind != StepKind::kAttach &&
+                                step.kind != StepKind::kDevpts);
+}
+
+class Writer {
+ public:
+  Writer(const Places& places, Exists exists) : places_(places), exists_(exists) {
+    mount("/dev", "tmpfs", "tmpfs", {"nosuid", "noexec", "ro", "mode=755", "size=64k"});
+  }
+
+  Status follow(std::string_view part) {
+    protocol::PlanReader steps(part);
+    MountStep step;
+    while (steps.next(step)) {
+      CARREL_TRY(take(step));
+    }
+    return steps.ok() ? Status() : Error{Code::kInvalid, 0, "the mount plan is malformed", {}};
+  }
+
+  Bundle finish(const sandbox::RoomRequest& request) {
+    const Json none = Json::array();
+    // With it, and with nothing less, the root of a user namespace can be made another below it.
+    const Json lock = Json::array({"CAP_SETFCAP"});
+    const Json ids = Json::array({{{"containerID", 0}, {"hostID", 0}, {"size", 1}}});
+    Json config;
+    config["ociVersion"] = "1.0.2";
+    config["process"] = {{"terminal", false},
+                         {"user", {{"uid", 0}, {"gid", 0}}},
+                         {"args", {kGuest, sandbox::kFurnished}},
+                         {"env", none},
+                         {"cwd", "/"},
+                         {"capabilities",
+                          {{"bounding", lock},
+                           {"effective", lock},
+                           {"permitted", lock},
+                           {"inheritable", none},
+                           {"ambient", none}}},
+                         {"noNewPrivileges", true}};
+    config["root"] = {{"path", "rootfs"}, {"readonly", sealed_}};
+    config["hostname"] = request.hostname;
+    config["mounts"] = mounts_;
+    Json namespaces = Json::array();
+    for (const char* type : {"user", "pid", "network", "ipc", "uts", "mount", "cgroup"}) {
+      namespaces.push_back({{"type", type}});
+    }
+    config["linux"] = {{"uidMappings", ids},
+                       {"gidMappings", ids},
+                       {"namespaces", namespaces},
+                       {"maskedPaths", masked_},
+                       {"readonlyPaths", read_only_}};
+    result_.config = config.dump(-1, ' ', false, Json::error_handler_t::replace);
+    return std::move(result_);
+  }
+
+ private:
+  void mount(const std::string& destination, const char* type, const std::string& source,
+             std::vector<std::string> options) {
+    mounts_.push_back({{"destination", destination},
+                       {"type", type},
+                       {"source", source},
+                       {"options", std::move(options)}});
+  }
+
+  std::string data(std::string_view content) {
+    result_.data.emplace_back(content);
+    return places_.data(result_.data.size() - 1);
+  }
+
+  Status take(const MountStep& step) {
+    if (!valid_utf8(std::string(step.path)) ||
+        (step.kind == StepKind::kBind && !valid_utf8(std::string(step.source)))) {
+      return Error{Code::kUnsupported, 0, "an OCI runtime takes only names that are UTF-8",
+                   "use --backend native"};
+    }
+    const std::string path = "/" + std::string(step.path);
+    if (is_of_dev(step)) {
+      return {};
+    }
+    switch (step.kind) {
+      case StepKind::kDirectory:  // these are made in the root itself
+      case StepKind::kLink:
+      case StepKind::kFile:
+      case StepKind::kMountPoint:
+      case StepKind::kTmpfs:
+      case StepKind::kSubdirectory:
+        return {};
+      case StepKind::kAttach:
+        attach(step, path);
+        return {};
+      case StepKind::kBind:
+        if (!has(step, protocol::kStepOptional) || exists_(std::string(step.source))) {
+          mount(path, "none", std::string(step.source),
+                {"rbind", "ro", "rro", "nosuid", "rnosuid", "nodev", "rnodev"});
+        }
+        return {};
+      case StepKind::kProc:
+        mount(path, "proc", "proc", {"nosuid", "noexec", "nodev"});
+        return {};
+      case StepKind::kDevpts:
+        mount(path, "devpts", "devpts",
+              {"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"});
+        return {};
+      case StepKind::kMask:
+        masked_.push_back(path);
+        return {};
+      case StepKind::kReadOnly:
+        read_only_.push_back(path);
+        return {};
+      case StepKind::kSealRoot:
+        sealed_ = true;
+        return {};
+      case StepKind::kReplace:
+        replace(step, path);
+        return {};
+      case StepKind::kTree:
+        tree(step, path);
+        return {};
+      case StepKind::kDevice:
+      case StepKind::kOverlay:
+        break;
+    }
+    return Error{Code::kUnsupported, 0,
+                 "an OCI runtime cannot make what the sandbox needs at '" + path + "'",
+                 "use --backend native"};
+  }
+
+  void attach(const MountStep& step, const std::string& path) {
+    std::vector<std::string> options = {"bind", "rw", "nosuid", "nodev"};
+    if (has(step, protocol::kStepNoExec)) {
+      options.emplace_back("noexec");
+    }
+    mount(path, "none", places_.slot(step.slot) + "/" + std::string(step.source),
+          std::move(options));
+  }
+
+  void replace(const MountStep& step, const std::string& path) {
+    const bool of_proc = step.path.starts_with(kProc);
+    if (of_proc &&
+        std::find(kReplaceable.begin(), kReplaceable.end(), step.path) == kReplaceable.end()) {
+      masked_.push_back(path);
+      return;
+    }
+    if (!of_proc || exists_(path)) {
+      mount(path, "none", data(step.source), {"bind", "ro", "nosuid", "nodev", "noexec"});
+    }
+  }
+
+  void tree(const MountStep& step, const std::string& path) {
+    std::vector<std::string> options = {"rbind", "nosuid", "rnosuid", "nodev", "rnodev"};
+    if (has(step, protocol::kStepReadOnly)) {
+      options.insert(options.end(), {"ro", "rro"});
+    } else {
+      options.emplace_back("rw");
+    }
+    mount(path, "none", places_.sources.at(step.slot), std::move(options));
+  }
+
+  const Places& places_;
+  Exists exists_;
+  Bundle result_;
+  Json mounts_ = Json::array();
+  Json masked_ = Json::array();
+  Json read_only_ = Json::array();
+  bool sealed_ = false;
+};
+
+}  // namespace
+
+Result<Bundle> bundle_for(const sandbox::RoomRequest& request, const Places& places,
+                          Exists exists) {
+  for (const std::string& source : places.sources) {
+    if (!valid_utf8(source)) {
+      return Error{Code::kUnsupported, 0, "an OCI runtime takes only names that are UTF-8",
+                   "use --backend native"};
+    }
+  }
+  Writer writer(places, exists);
+  CARREL_TRY(writer.follow(request.plan.shared));
+  CARREL_TRY(writer.follow(request.plan.alike));
+  CARREL_TRY(writer.follow(request.plan.own));
+  return writer.finish(request);
+}
+
+}  // namespace carrel::oci

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "sandbox/walls.h"
+
+namespace carrel::oci {
+
+// Where the parts of a bundle are. They exist only in a mount namespace of the runtime's own.
+struct Places {
+  std::string stage;                 // a tmpfs with all of the following
+  std::vector<std::string> sources;  // the paths of the plan's trees
+
+  [[nodiscard]] std::string bundle() const { return stage + "/bundle"; }
+  [[nodiscard]] std::string root() const { return bundle() + "/rootfs"; }
+  [[nodiscard]] std::string state() const { return stage + "/state"; }
+  [[nodiscard]] std::string data(std::size_t index) const {
+    return bundle() + "/data" + std::to_string(index);
+  }
+  [[nodiscard]] std::string slot(std::size_t number) const {
+    return stage + "/slot" + std::to_string(number);
+  }
+};
+
+struct Bundle {
+  std::string config;             // config.json
+  std::vector<std::string> data;  // contents of the files that are mounted over others
+};
+
+using Exists = bool (*)(const std::string& path);
+
+// The plan in the words of an OCI runtime. kUnsupported: a step that it cannot take, or a name that
+// JSON cannot hold.
+Result<Bundle> bundle_for(const sandbox::RoomRequest& request, const Places& places, Exists exists);
+
+}  // namespace carrel::oci

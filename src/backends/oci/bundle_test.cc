@@ -1,0 +1,151 @@
+#include "backends/oci/bundle.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "backends/oci/porch.h"
+
+namespace carrel::oci {
+namespace {
+
+using nlohmann::json;
+using protocol::MountStep;
+using protocol::StepKind;
+using testing::Contains;
+using testing::IsSupersetOf;
+using Words = std::vector<std::string>;
+
+std::string plan_of(const std::vector<MountStep>& steps) {
+  std::string plan(64U << 10, '\0');
+  protocol::Writer writer({reinterpret_cast<unsigned char*>(plan.data()), plan.size()});
+  for (const MountStep& step : steps) {
+    protocol::write_step(writer, step);
+  }
+  plan.resize(writer.size());
+  return plan;
+}
+
+MountStep step(StepKind kind, std::string_view path, std::string_view source = {},
+               std::uint32_t flags = 0) {
+  MountStep made;
+  made.kind = kind;
+  made.path = path;
+  made.source = source;
+  made.flags = flags;
+  return made;
+}
+
+bool everything_exists(const std::string&) { return true; }
+bool nothing_exists(const std::string&) { return false; }
+
+Result<Bundle> translate(const std::vector<MountStep>& steps, Exists exists = everything_exists,
+                         Words sources = {}) {
+  const std::string plan = plan_of(steps);
+  sandbox::RoomRequest request;
+  request.hostname = "h";
+  request.plan.own = plan;
+  const Places places{"/stage", std::move(sources)};
+  return bundle_for(request, places, exists);
+}
+
+json config_of(const std::vector<MountStep>& steps, Exists exists = everything_exists,
+               Words sources = {}) {
+  const auto made = translate(steps, exists, std::move(sources));
+  EXPECT_TRUE(made.ok());
+  return made.ok() ? json::parse(made->config) : json();
+}
+
+json mount_at(const json& config, const std::string& path) {
+  for (const json& mount : config["mounts"]) {
+    if (mount["destination"] == path) {
+      return mount;
+    }
+  }
+  return {};
+}
+
+TEST(OciBundle, TheGuestBeginsWithWhatItLocksItselfInWith) {
+  const json config = config_of({step(StepKind::kSealRoot, "")});
+  const json process = config["process"];
+  EXPECT_TRUE(process["noNewPrivileges"].get<bool>());
+  for (const auto& [name, set] : process["capabilities"].items()) {
+    EXPECT_TRUE(set.empty() || set == json::array({"CAP_SETFCAP"})) << name;
+  }
+  EXPECT_EQ(process["capabilities"].size(), 5U);
+  EXPECT_TRUE(config["root"]["readonly"].get<bool>());
+  Words kinds;
+  for (const json& one : config["linux"]["namespaces"]) {
+    EXPECT_FALSE(one.contains("path"));
+    kinds.push_back(one["type"]);
+  }
+  EXPECT_THAT(kinds, testing::UnorderedElementsAre("user", "pid", "network", "ipc", "uts", "mount",
+                                                   "cgroup"));
+}
+
+TEST(OciBundle, WhatIsShownOfTheHostIsReadOnlyThroughout) {
+  const json config = config_of({step(StepKind::kBind, "usr", "/usr", protocol::kStepReadOnly)});
+  EXPECT_THAT(mount_at(config, "/usr")["options"].get<Words>(),
+              IsSupersetOf({"rbind", "ro", "rro", "rnosuid", "rnodev"}));
+}
+
+TEST(OciBundle, TreesAreAsTheyWereAskedFor) {
+  MountStep second = step(StepKind::kTree, "b");
+  second.slot = 1;
+  const json config = config_of({step(StepKind::kTree, "a", "", protocol::kStepReadOnly), second},
+                                everything_exists, {"/one", "/two"});
+  EXPECT_EQ(mount_at(config, "/a")["source"], "/one");
+  EXPECT_THAT(mount_at(config, "/a")["options"].get<Words>(), Contains("rro"));
+  EXPECT_EQ(mount_at(config, "/b")["source"], "/two");
+  EXPECT_THAT(mount_at(config, "/b")["options"].get<Words>(), Not(Contains("rro")));
+}
+
+TEST(OciBundle, WhatARuntimeDoesNotReplaceIsHidden) {
+  const auto made = translate({step(StepKind::kReplace, "proc/meminfo", "text"),
+                               step(StepKind::kReplace, "proc/sys/kernel/random/boot_id", "id"),
+                               step(StepKind::kMask, "proc/keys", "", protocol::kStepIsFile)});
+  ASSERT_TRUE(made.ok());
+  const json config = json::parse(made->config);
+  EXPECT_EQ(made->data, Words({"text"}));
+  EXPECT_EQ(mount_at(config, "/proc/meminfo")["source"], "/stage/bundle/data0");
+  EXPECT_THAT(config["linux"]["maskedPaths"].get<Words>(),
+              testing::ElementsAre("/proc/sys/kernel/random/boot_id", "/proc/keys"));
+}
+
+TEST(OciBundle, OptionalSourcesThatAreMissingAreLeftOut) {
+  const json config = config_of(
+      {step(StepKind::kBind, "etc/x", "/etc/x", protocol::kStepReadOnly | protocol::kStepOptional),
+       step(StepKind::kBind, "usr", "/usr", protocol::kStepReadOnly)},
+      nothing_exists);
+  EXPECT_TRUE(mount_at(config, "/etc/x").is_null());
+  EXPECT_FALSE(mount_at(config, "/usr").is_null());
+}
+
+TEST(OciBundle, WhatItCannotSayIsRefused) {
+  EXPECT_EQ(translate({step(StepKind::kOverlay, "usr", "/usr")}).error().code, Code::kUnsupported);
+  EXPECT_FALSE(translate({step(StepKind::kTree, "\xff")}, everything_exists, {"/a"}).ok());
+  EXPECT_FALSE(translate({step(StepKind::kTree, "a")}, everything_exists, {"/\xff"}).ok());
+}
+
+TEST(OciPorch, RequestsAreReadAsTheyWereWritten) {
+  PorchRequest request;
+  request.stage = "/mnt";
+  request.config = "{}";
+  request.data = {"", std::string("a\0b", 3)};
+  request.shared = "s";
+  request.own = std::string(100'000, 'o');
+  request.runtime = {"/usr/sbin/runc", "run"};
+  const std::string text = encode_porch(request);
+  const auto read = decode_porch(text);
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(encode_porch(read.value()), text);
+  for (const std::size_t size :
+       {std::size_t{0}, std::size_t{3}, text.size() / 2, text.size() - 1}) {
+    EXPECT_FALSE(decode_porch(text.substr(0, size)).ok()) << size;
+  }
+  EXPECT_FALSE(decode_porch(text + "x").ok());
+}
+
+}  // namespace
+}  // namespace carrel::oci

@@ -1,0 +1,246 @@
+#include "backends/oci/porch.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "backends/oci/bundle.h"
+#include "base/files.h"
+
+namespace carrel::oci {
+
+namespace {
+
+using protocol::MountStep;
+using protocol::StepKind;
+
+constexpr std::size_t kLargestRequest = 8U << 20;
+constexpr std::size_t kMostStrings = 4096;
+
+void put(std::string& out, std::string_view text) {
+  const auto size = static_cast<std::uint32_t>(text.size());
+  std::array<char, sizeof size> bytes{};
+  std::memcpy(bytes.data(), &size, sizeof size);
+  out.append(bytes.data(), bytes.size()).append(text);
+}
+
+// Takes one string off the front; false: there is none.
+bool take(std::string_view& rest, std::string& text) {
+  std::uint32_t size = 0;
+  if (rest.size() < sizeof size) {
+    return false;
+  }
+  std::memcpy(&size, rest.data(), sizeof size);
+  rest.remove_prefix(sizeof size);
+  if (size > rest.size()) {
+    return false;
+  }
+  text = rest.substr(0, size);
+  rest.remove_prefix(size);
+  return true;
+}
+
+void put_list(std::string& out, const std::vector<std::string>& list) {
+  put(out, std::to_string(list.size()));
+  for (const std::string& text : list) {
+    put(out, text);
+  }
+}
+
+bool take_list(std::string_view& rest, std::vector<std::string>& list) {
+  std::string count;
+  if (!take(rest, count) || count.empty() || count.size() > 4) {
+    return false;
+  }
+  const std::size_t size = std::stoul(count);
+  if (size > kMostStrings) {
+    return false;
+  }
+  list.resize(size);
+  for (std::string& text : list) {
+    if (!take(rest, text)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Status write_text(const std::string& path, std::string_view text, mode_t mode) {
+  CARREL_ASSIGN(const UniqueFd file,
+                open_at(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode));
+  return write_all(file.get(), text);
+}
+
+Status write_own(const char* path, const std::string& text) {
+  CARREL_ASSIGN(const UniqueFd file, open_at(AT_FDCWD, path, O_WRONLY));
+  return write_all(file.get(), text);
+}
+
+// Everything that is mounted from here on is seen by this process and the runtime only.
+Status enter_namespaces() {
+  const std::string uid = std::to_string(::geteuid());
+  const std::string gid = std::to_string(::getegid());
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
+    return system_error("make a user namespace for the runtime");
+  }
+  CARREL_TRY(write_own("/proc/self/setgroups", "deny"));
+  CARREL_TRY(write_own("/proc/self/gid_map", "0 " + gid + " 1"));
+  CARREL_TRY(write_own("/proc/self/uid_map", "0 " + uid + " 1"));
+  if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    return system_error("make the mount tree private");
+  }
+  return {};
+}
+
+Status mount_tmpfs(const std::string& path, const std::string& options) {
+  if (::mount("tmpfs", path.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, options.c_str()) != 0) {
+    return system_error("mount a tmpfs at " + path);
+  }
+  return {};
+}
+
+Status make_directory(const std::string& path, mode_t mode) {
+  if (::mkdir(path.c_str(), mode) != 0 && errno != EEXIST) {
+    return system_error("make directory " + path);
+  }
+  return {};
+}
+
+// The parts of the plan that are files of the root and not mounts.
+class Layout {
+ public:
+  explicit Layout(const Places& places) : places_(places) {}
+
+  Status follow(std::string_view part) {
+    protocol::PlanReader steps(part);
+    MountStep step;
+    while (steps.next(step)) {
+      CARREL_TRY(take(step));
+    }
+    return steps.ok() ? Status() : Error{Code::kInvalid, 0, "the mount plan is malformed", {}};
+  }
+
+ private:
+  Status take(const MountStep& step) {
+    const std::string path = places_.root() + "/" + std::string(step.path);
+    switch (step.kind) {
+      case StepKind::kDirectory:
+        return make_directory(path, step.mode);
+      case StepKind::kLink:
+        if (!step.path.starts_with("dev/") &&
+            ::symlink(std::string(step.source).c_str(), path.c_str()) != 0) {
+          return system_error("make link " + path);
+        }
+        return {};
+      case StepKind::kFile:
+        return write_text(path, step.source, step.mode);
+      case StepKind::kTmpfs:
+        CARREL_TRY(make_directory(places_.slot(step.slot), 0755));
+        return mount_tmpfs(places_.slot(step.slot), "mode=0755,size=" + std::to_string(step.size) +
+                                                        ",nr_inodes=" + std::to_string(step.count));
+      case StepKind::kSubdirectory:
+        return make_directory(places_.slot(step.slot) + "/" + std::string(step.source), step.mode);
+      default:
+        return {};
+    }
+  }
+
+  const Places& places_;
+};
+
+Status lay_out(const PorchRequest& request, const Places& places) {
+  CARREL_TRY(mount_tmpfs(request.stage, "mode=0755,size=16m"));
+  for (const std::string& directory : {places.bundle(), places.root(), places.state()}) {
+    CARREL_TRY(make_directory(directory, 0755));
+  }
+  CARREL_TRY(write_text(places.bundle() + "/config.json", request.config, 0444));
+  for (std::size_t i = 0; i < request.data.size(); ++i) {
+    CARREL_TRY(write_text(places.data(i), request.data[i], 0444));
+  }
+  Layout layout(places);
+  CARREL_TRY(layout.follow(request.own));  // the tmpfs first
+  CARREL_TRY(layout.follow(request.shared));
+  return layout.follow(request.alike);
+}
+
+Status run_runtime(const PorchRequest& request) {
+  std::vector<char*> words;
+  for (const std::string& word : request.runtime) {
+    words.push_back(const_cast<char*>(word.c_str()));
+  }
+  words.push_back(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(kRequest);
+    ::close(kTell);
+    std::array<char*, 1> environment = {nullptr};
+    ::execve(words[0], words.data(), environment.data());
+    ::_exit(127);
+  }
+  int status = 0;
+  while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (child < 0 || status != 0) {
+    return Error{Code::kUnsupported, 0, "it ended with status " + std::to_string(status), {}};
+  }
+  return {};
+}
+
+Status open_room() {
+  CARREL_ASSIGN(const std::string text, read_file_at(AT_FDCWD, "/proc/self/fd/5", kLargestRequest));
+  CARREL_ASSIGN(const PorchRequest request, decode_porch(text));
+  ::umask(0);
+  CARREL_TRY(enter_namespaces());
+  const Places places{request.stage, {}};
+  CARREL_TRY(lay_out(request, places));
+  CARREL_TRY(run_runtime(request));
+  CARREL_ASSIGN(const std::string pid,
+                read_file_at(AT_FDCWD, places.state() + "/pid", sizeof "4294967296"));
+  return write_all(kTell, pid + "\n");
+}
+
+}  // namespace
+
+std::string encode_porch(const PorchRequest& request) {
+  std::string text;
+  for (const std::string* part :
+       {&request.stage, &request.config, &request.shared, &request.alike, &request.own}) {
+    put(text, *part);
+  }
+  put_list(text, request.data);
+  put_list(text, request.runtime);
+  return text;
+}
+
+Result<PorchRequest> decode_porch(std::string_view text) {
+  PorchRequest request;
+  for (std::string* part :
+       {&request.stage, &request.config, &request.shared, &request.alike, &request.own}) {
+    if (!take(text, *part)) {
+      return Error{Code::kInvalid, 0, "a malformed request", {}};
+    }
+  }
+  if (!take_list(text, request.data) || !take_list(text, request.runtime) || !text.empty() ||
+      request.runtime.empty()) {
+    return Error{Code::kInvalid, 0, "a malformed request", {}};
+  }
+  return request;
+}
+
+int run_porch() {
+  const Status opened = open_room();
+  if (!opened.ok()) {
+    (void)write_all(STDERR_FILENO, opened.error().to_string() + "\n");
+  }
+  return opened.ok() ? 0 : 1;
+}
+
+}  // namespace carrel::oci

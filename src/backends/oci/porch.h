@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "protocol/boot.h"
+
+namespace carrel::oci {
+
+// The process between Carrel and a runtime: an ordinary user's, or one of the sandbox's own id. In
+// a user and a mount namespace of its own it lays out the bundle in memory, so that nothing of it
+// is on a disk or left behind, has the runtime start the guest, and tells the guest's number.
+struct PorchRequest {
+  std::string stage;  // a directory of the host that it covers with its tmpfs
+  std::string config;
+  std::vector<std::string> data;
+  std::string shared;  // the parts of the plan: what has to be in the root
+  std::string alike;
+  std::string own;
+  std::vector<std::string> runtime;  // its path and arguments
+};
+
+std::string encode_porch(const PorchRequest& request);
+Result<PorchRequest> decode_porch(std::string_view text);
+
+// The porch's descriptors beside the guest's two, which the runtime passes on.
+enum PorchDescriptor : int { kControl = 3, kImage = 4, kRequest = 5, kTell = 6 };
+
+// All of it, as the whole life of a process; its exit status.
+int run_porch();
+
+}  // namespace carrel::oci
