@@ -3,12 +3,15 @@
 #include <string>
 
 #include "cli/args.h"
+#include "sandbox/walls.h"
 
 namespace carrel::cli {
 
 // One invocation: what was asked, as far as every command needs it.
 struct Context {
   const Arguments& arguments;
+  // Tests of single commands have none.
+  sandbox::FindWalls find_walls = sandbox::find_no_walls;
 
   [[nodiscard]] bool json() const { return arguments.has(OptionId::kJson); }
 };

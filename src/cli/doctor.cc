@@ -1,13 +1,17 @@
 #include "backends/native/doctor.h"
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "backends/native/doctor_probe.h"
+#include "backends/native/one_shot.h"
 #include "base/utf8.h"
 #include "cli/context.h"
 #include "cli/output.h"
 #include "cli/table.h"
+#include "policy/settings.h"
 #include "storage/home.h"
 
 namespace carrel::cli {
@@ -46,11 +50,70 @@ std::string as_table(const native::Diagnosis& diagnosis) {
   return table(rows) + "\n" + not_tried + printable(diagnosis.verdict) + "\n";
 }
 
+struct Wall {
+  const char* name;
+  policy::Backend backend;
+  const char* runtime;
+  const char* lacks;
+};
+
+constexpr std::array kWalls = {
+    Wall{"bubblewrap", policy::Backend::kBubblewrap, "",
+         "no --writable-root, no clocks of its own, no layers for an ordinary user"},
+    Wall{"oci runc", policy::Backend::kOci, "runc",
+         "no --writable-root, no layers for an ordinary user"},
+    Wall{"oci crun", policy::Backend::kOci, "crun",
+         "no --writable-root, no layers for an ordinary user"},
+};
+
+// Whether a sandbox of the backend can be had is seen by trying.
+Result<std::string> try_wall(const Context& context, storage::Home& home, const Wall& wall) {
+  native::OneShot job;
+  job.spec = policy::default_spec(policy::Operation::kRun);
+  job.spec.backend = wall.backend;
+  job.spec.runtime = wall.runtime;
+  CARREL_ASSIGN(std::string builder, context.find_walls(wall.backend)->describe(job.spec));
+  job.command.arguments = {"/bin/true"};
+  job.command.timeout = job.spec.limits.timeout;
+  sandbox::CommandIo io;
+  io.output = [](protocol::Stream, std::string_view) -> Status { return {}; };
+  CARREL_ASSIGN(const sandbox::ExecResult result,
+                native::OneShots(home, context.find_walls).run(job, io));
+  if (!result.success()) {
+    return Error{Code::kSystem, 0, "/bin/true failed in it: " + result.reason, {}};
+  }
+  return builder;
+}
+
+// The other backends. None of them has to be there.
+void add_walls(const Context& context, storage::Home& home, native::Diagnosis& diagnosis) {
+  for (const Wall& wall : kWalls) {
+    if (context.find_walls(wall.backend) == nullptr) {
+      continue;
+    }
+    native::Check check;
+    check.name = std::string("backend ") + wall.name;
+    if (auto tried = try_wall(context, home, wall); tried.ok()) {
+      check.detail = "works with " + tried.value() + "; it has " + wall.lacks;
+    } else {
+      check.status = native::CheckStatus::kMissing;
+      check.detail = tried.error().message;
+      if (tried.error().code == Code::kUnsupported && tried.error().hint != "run 'carrel doctor'") {
+        check.fix = tried.error().hint;
+      }
+    }
+    diagnosis.checks.push_back(std::move(check));
+  }
+}
+
 }  // namespace
 
 int doctor_command(const Context& context) {
   auto home = storage::Home::open();
-  const native::Diagnosis diagnosis = native::diagnose(native::examine_host(home));
+  native::Diagnosis diagnosis = native::diagnose(native::examine_host(home));
+  if (diagnosis.ok && home.ok()) {
+    add_walls(context, home.value(), diagnosis);
+  }
   print(context.json() ? as_json(diagnosis) : as_table(diagnosis));
   return diagnosis.ok ? 0 : kCarrelFailed;
 }

@@ -13,6 +13,7 @@
 #include "cli/help.h"
 #include "cli/man_page.h"
 #include "cli/output.h"
+#include "manager/walls.h"
 #include "server/version.h"
 
 namespace carrel::cli {
@@ -175,7 +176,7 @@ int main_with(std::span<const std::string_view> words) {
     print(command_help(*command.value()));
     return 0;
   }
-  return dispatch(Context{arguments.value()});
+  return dispatch(Context{arguments.value(), manager::find_walls});
 }
 
 }  // namespace

@@ -20,11 +20,10 @@ HERE = Path(__file__).resolve().parent
 
 # What a user can see of a sandbox, whoever built it. Nurseries, warm pools and old kernels are the
 # native backend's own affair.
-QUICK = ["attacks/attack_probes_test", "end_to_end/end_to_end_lifecycle_test",
-         "end_to_end/end_to_end_shell_test", "end_to_end/end_to_end_network_test"]
+QUICK = ["attacks/attack_probes_test", "end_to_end/end_to_end_lifecycle_test"]
 WHOLE = QUICK + [
     *(f"end_to_end/end_to_end_{name}_test" for name in (
-        "apply", "budgets", "credentials", "errors", "files", "golden_tasks", "holding", "images",
+        "shell", "network", "apply", "budgets", "credentials", "errors", "files", "golden_tasks", "holding", "images",
         "limits", "lives", "memory_workspaces", "mounting", "mounts", "one_shot", "ports",
         "privileges", "quotas", "recovery", "results", "services", "workspaces")),
     *(f"attacks/attack_{name}_attacks_test" for name in (

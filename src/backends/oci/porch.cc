@@ -189,7 +189,8 @@ Status run_runtime(const PorchRequest& request) {
   while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (child < 0 || status != 0) {
-    return Error{Code::kUnsupported, 0, "it ended with status " + std::to_string(status), {}};
+    return Error{
+        Code::kUnsupported, 0, "(exit status " + std::to_string(WEXITSTATUS(status)) + ")", {}};
   }
   return {};
 }
