@@ -88,8 +88,9 @@ bool is_of_etc(const std::string& root, const std::string& place, const std::str
 }
 
 bool is_agreed_root(const std::string& root) {
-  for (const char* own : {"/", "/null", "/zero", "/full", "/random", "/urandom", "/tty", "/sys",
-                          "/empty", "/workspace", "/home", "/tmp", "/shm", "/run", "/var-tmp"}) {
+  for (const char* own :
+       {"/", "/null", "/zero", "/full", "/random", "/urandom", "/tty", "/sys", "/empty",
+        "/workspace", "/home", "/tmp", "/shm", "/run", "/var-tmp", "/guest"}) {
     if (root == own) {
       return true;
     }

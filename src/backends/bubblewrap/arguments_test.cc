@@ -55,7 +55,7 @@ bool has_run(const Words& words, const Words& run) {
 }
 
 TEST(BubblewrapArguments, EveryNamespaceAndTheFilterAreAlwaysThere) {
-  const auto made = translate({});
+  auto made = translate({});
   ASSERT_TRUE(made.ok());
   EXPECT_THAT(Words({"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
                      "--unshare-net", "--disable-userns", "--as-pid-1", "--clearenv"}),
@@ -78,12 +78,12 @@ TEST(BubblewrapArguments, StepsBecomeItsWords) {
   MountStep tree = step(StepKind::kTree, "data", "/there");
   tree.slot = 1;
   MountStep read_only = step(StepKind::kTree, "etc/x", "/where", protocol::kStepReadOnly);
-  const auto made = translate({folder, size, mode, attach, step(StepKind::kLink, "bin", "usr/bin"),
-                               step(StepKind::kBind, "usr", "/usr", protocol::kStepReadOnly),
-                               step(StepKind::kBind, "etc/ssl", "/etc/ssl",
-                                    protocol::kStepReadOnly | protocol::kStepOptional),
-                               tree, read_only, step(StepKind::kSealRoot, "")},
-                              everything_exists, {"/first", "/second"});
+  auto made = translate({folder, size, mode, attach, step(StepKind::kLink, "bin", "usr/bin"),
+                         step(StepKind::kBind, "usr", "/usr", protocol::kStepReadOnly),
+                         step(StepKind::kBind, "etc/ssl", "/etc/ssl",
+                              protocol::kStepReadOnly | protocol::kStepOptional),
+                         tree, read_only, step(StepKind::kSealRoot, "")},
+                        everything_exists, {"/first", "/second"});
   ASSERT_TRUE(made.ok());
   for (const Words& run :
        {Words{"--perms", "0700", "--dir", "/root"},
@@ -111,7 +111,7 @@ TEST(BubblewrapArguments, WhatThisKernelsProcLacksIsNotHidden) {
       step(StepKind::kMask, "proc/keys", "etc/machine-id", protocol::kStepIsFile),
       step(StepKind::kMask, "proc/bus", "run"), step(StepKind::kReplace, "proc/stat", "x"),
       step(StepKind::kMask, "data/secret", "run")};
-  const auto made = translate(steps, nothing_exists);
+  auto made = translate(steps, nothing_exists);
   ASSERT_TRUE(made.ok());
   for (const char* path : {"/proc/keys", "/proc/bus", "/proc/stat"}) {
     EXPECT_EQ(std::count(made->words.begin(), made->words.end(), path), 0) << path;
@@ -120,7 +120,7 @@ TEST(BubblewrapArguments, WhatThisKernelsProcLacksIsNotHidden) {
 }
 
 TEST(BubblewrapArguments, WhatItCannotMakeIsRefused) {
-  const auto made = translate({step(StepKind::kOverlay, "usr", "/usr")});
+  auto made = translate({step(StepKind::kOverlay, "usr", "/usr")});
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().code, Code::kUnsupported);
   EXPECT_FALSE(translate({step(StepKind::kDevice, "elsewhere/null", "/dev/null")}).ok());

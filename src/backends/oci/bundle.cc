@@ -130,7 +130,7 @@ class Writer {
               {"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"});
         return {};
       case StepKind::kMask:
-        masked_.push_back(path);
+        mask(step, path);
         return {};
       case StepKind::kReadOnly:
         read_only_.push_back(path);
@@ -160,6 +160,17 @@ class Writer {
     }
     mount(path, "none", places_.slot(step.slot) + "/" + std::string(step.source),
           std::move(options));
+  }
+
+  // A runtime hides files behind /dev/null, which is a device; in a proc nothing else can be had.
+  void mask(const MountStep& step, const std::string& path) {
+    if (step.path.starts_with(kProc)) {
+      masked_.push_back(path);
+      return;
+    }
+    const std::string cover =
+        has(step, protocol::kStepIsFile) ? data({}) : places_.empty_directory();
+    mount(path, "none", cover, {"bind", "ro", "nosuid", "nodev", "noexec"});
   }
 
   void replace(const MountStep& step, const std::string& path) {

@@ -16,6 +16,7 @@ struct Places {
   [[nodiscard]] std::string bundle() const { return stage + "/bundle"; }
   [[nodiscard]] std::string root() const { return bundle() + "/rootfs"; }
   [[nodiscard]] std::string state() const { return stage + "/state"; }
+  [[nodiscard]] std::string empty_directory() const { return bundle() + "/empty"; }
   [[nodiscard]] std::string data(std::size_t index) const {
     return bundle() + "/data" + std::to_string(index);
   }

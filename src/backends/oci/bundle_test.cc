@@ -52,7 +52,7 @@ Result<Bundle> translate(const std::vector<MountStep>& steps, Exists exists = ev
 
 json config_of(const std::vector<MountStep>& steps, Exists exists = everything_exists,
                Words sources = {}) {
-  const auto made = translate(steps, exists, std::move(sources));
+  auto made = translate(steps, exists, std::move(sources));
   EXPECT_TRUE(made.ok());
   return made.ok() ? json::parse(made->config) : json();
 }
@@ -98,13 +98,13 @@ TEST(OciBundle, TreesAreAsTheyWereAskedFor) {
   EXPECT_EQ(mount_at(config, "/a")["source"], "/one");
   EXPECT_THAT(mount_at(config, "/a")["options"].get<Words>(), Contains("rro"));
   EXPECT_EQ(mount_at(config, "/b")["source"], "/two");
-  EXPECT_THAT(mount_at(config, "/b")["options"].get<Words>(), Not(Contains("rro")));
+  EXPECT_THAT(mount_at(config, "/b")["options"].get<Words>(), testing::Not(Contains("rro")));
 }
 
 TEST(OciBundle, WhatARuntimeDoesNotReplaceIsHidden) {
-  const auto made = translate({step(StepKind::kReplace, "proc/meminfo", "text"),
-                               step(StepKind::kReplace, "proc/sys/kernel/random/boot_id", "id"),
-                               step(StepKind::kMask, "proc/keys", "", protocol::kStepIsFile)});
+  auto made = translate({step(StepKind::kReplace, "proc/meminfo", "text"),
+                         step(StepKind::kReplace, "proc/sys/kernel/random/boot_id", "id"),
+                         step(StepKind::kMask, "proc/keys", "", protocol::kStepIsFile)});
   ASSERT_TRUE(made.ok());
   const json config = json::parse(made->config);
   EXPECT_EQ(made->data, Words({"text"}));

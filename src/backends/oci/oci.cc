@@ -135,8 +135,8 @@ std::vector<std::string> command_of(const Runtime& runtime, const Places& places
   if (runtime.name == "crun") {
     words.emplace_back("--cgroup-manager=disabled");  // its groups are made already
   }
-  words.insert(words.end(), {"run", "--bundle", places.bundle(), "--detach", "--preserve-fds", "2",
-                             "--pid-file", places.state() + "/pid", "room"});
+  words.insert(words.end(), {"run", "--bundle", places.bundle(), "--detach", "--no-new-keyring",
+                             "--preserve-fds", "2", "--pid-file", places.state() + "/pid", "room"});
   return words;
 }
 

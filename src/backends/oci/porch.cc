@@ -158,7 +158,8 @@ class Layout {
 
 Status lay_out(const PorchRequest& request, const Places& places) {
   CARREL_TRY(mount_tmpfs(request.stage, "mode=0755,size=16m"));
-  for (const std::string& directory : {places.bundle(), places.root(), places.state()}) {
+  for (const std::string& directory :
+       {places.bundle(), places.root(), places.state(), places.empty_directory()}) {
     CARREL_TRY(make_directory(directory, 0755));
   }
   CARREL_TRY(write_text(places.bundle() + "/config.json", request.config, 0444));
