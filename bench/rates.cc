@@ -71,7 +71,7 @@ Result<int> work_in_library(const std::string& home_path, double end) {
   sandbox::CommandIo io;
   io.output = [](protocol::Stream, std::string_view) -> Status { return {}; };
   native::OwnNursery nursery;
-  native::OneShots sandboxes(home, &nursery);
+  native::OneShots sandboxes(home, sandbox::find_no_walls, &nursery);
   int finished = 0;
   while (now_ms() < end) {
     CARREL_ASSIGN(sandbox::ExecResult result, sandboxes.run(job, io));

@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <linux/nsfs.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -31,10 +32,15 @@ int make_there(int users, int network, const CaptiveNetwork& messages) {
 
 }  // namespace
 
-Status make_captive(pid_t process, const CaptiveNetwork& network) {
+Status make_captive(const ProcessName& process, const CaptiveNetwork& network) {
   CARREL_ASSIGN(const UniqueFd own, open_at(AT_FDCWD, "/proc/self/ns/net", O_RDONLY));
   CARREL_ASSIGN(const UniqueFd there,
-                open_at(AT_FDCWD, "/proc/" + std::to_string(process) + "/ns/net", O_RDONLY));
+                open_at(AT_FDCWD, "/proc/" + std::to_string(process.number) + "/ns/net", O_RDONLY));
+  // CRITICAL: of a process that has ended the number may be another's.
+  pollfd ended{process.descriptor, POLLIN, 0};
+  if (::poll(&ended, 1, 0) != 0) {
+    return Error{Code::kGone, 0, "the sandbox's first process ended", {}};
+  }
   struct stat here{};
   struct stat other{};
   // CRITICAL: these rules in the host's network would cut it off.

@@ -30,8 +30,14 @@ struct CaptiveNetwork {
 // other TCP and all lookups are redirected; the rest is refused, so that nobody waits for it.
 CaptiveNetwork captive_network();
 
+// A process by its number, and by a descriptor that says whether that is still its own.
+struct ProcessName {
+  pid_t number = 0;
+  int descriptor = -1;
+};
+
 // Makes the network of another process a captive one, whose namespaces belong to this user or who
 // is root. It has a loopback interface that is up.
-Status make_captive(pid_t process, const CaptiveNetwork& network);
+Status make_captive(const ProcessName& process, const CaptiveNetwork& network);
 
 }  // namespace carrel::kernel

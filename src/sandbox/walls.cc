@@ -1,9 +1,6 @@
 #include "sandbox/walls.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 
 #include "sandbox/command.h"
 
@@ -30,17 +27,6 @@ Status await_room(GuestStream& stream, int timeout_ms) {
   return frame.type == protocol::FrameType::kRoomChecked
              ? Status()
              : Error{Code::kGone, 0, "the sandbox's guest sent a malformed answer", {}};
-}
-
-std::string read_complaints(int file) {
-  std::array<char, 512> buffer{};
-  const ssize_t n = ::pread(file, buffer.data(), buffer.size(), 0);
-  std::string text(buffer.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
-  for (char& c : text) {
-    c = c < ' ' || c > '~' ? ' ' : c;
-  }
-  text.erase(text.find_last_not_of(' ') + 1);
-  return text;
 }
 
 }  // namespace carrel::sandbox

@@ -57,9 +57,6 @@ struct RoomStarted {
 // Waits until the guest of a furnished room has compared it with the plan.
 Status await_room(GuestStream& stream, int timeout_ms);
 
-// What the file of complaints says, in one line; empty: nothing.
-std::string read_complaints(int file);
-
 // The argument that tells a guest that its room is built already.
 inline constexpr char kFurnished[] = "furnished";
 

@@ -35,9 +35,8 @@ bool is_of_dev(const MountStep& step) {
 
 class Writer {
  public:
-  Writer(const sandbox::RoomRequest& request, const std::vector<std::string>& sources,
-         Exists exists)
-      : request_(request), sources_(sources), exists_(exists) {}
+  Writer(const std::vector<std::string>& sources, Exists exists)
+      : sources_(sources), exists_(exists) {}
 
   Status follow(std::string_view part) {
     protocol::PlanReader steps(part);
@@ -162,7 +161,6 @@ class Writer {
     }
   }
 
-  const sandbox::RoomRequest& request_;
   const std::vector<std::string>& sources_;
   Exists exists_;
   Arguments result_;
@@ -175,7 +173,7 @@ class Writer {
 
 Result<Arguments> arguments_for(const sandbox::RoomRequest& request,
                                 const std::vector<std::string>& sources, Exists exists) {
-  Writer writer(request, sources, exists);
+  Writer writer(sources, exists);
   writer.add({"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net",
               "--unshare-cgroup-try", "--disable-userns", "--as-pid-1", "--new-session",
               "--clearenv"});

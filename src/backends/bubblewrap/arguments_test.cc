@@ -97,7 +97,7 @@ TEST(BubblewrapArguments, StepsBecomeItsWords) {
 }
 
 TEST(BubblewrapArguments, ContentsTravelAsDescriptors) {
-  const auto made =
+  auto made =
       translate({step(StepKind::kFile, "etc/passwd", "text"),
                  step(StepKind::kReplace, "etc/machine-id", "id"),
                  step(StepKind::kMask, "proc/keys", "etc/machine-id", protocol::kStepIsFile)});

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,8 +13,8 @@
 #include <vector>
 
 #include "backends/bubblewrap/arguments.h"
-#include "base/files.h"
 #include "kernel/program.h"
+#include "sandbox/builder.h"
 
 namespace carrel::bubblewrap {
 
@@ -38,19 +37,6 @@ Result<std::string> find_program() {
     }
   }
   return unsupported("bubblewrap is not installed", "install the package 'bubblewrap'");
-}
-
-// A file in memory that is read from its beginning.
-Result<UniqueFd> file_with(std::string_view content) {
-  UniqueFd file(::memfd_create(kName, MFD_CLOEXEC));
-  if (!file.valid()) {
-    return system_error("make a memory file");
-  }
-  CARREL_TRY(write_all(file.get(), content));
-  if (::lseek(file.get(), 0, SEEK_SET) != 0) {
-    return system_error("rewind a memory file");
-  }
-  return file;
 }
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
@@ -95,18 +81,6 @@ std::string read_info(int pipe) {
   return info;
 }
 
-Result<std::string> ask_version(const std::string& program) {
-  CARREL_ASSIGN(const UniqueFd answer, file_with({}));
-  kernel::ProgramRequest request;
-  request.path = program;
-  request.arguments = {kName, "--version"};
-  request.output = answer.get();
-  CARREL_ASSIGN(kernel::Program asked, kernel::start_program(request));
-  while (::waitpid(asked.pid, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  return sandbox::read_complaints(answer.get());
-}
-
 }  // namespace
 
 std::optional<Version> parse_version(std::string_view text) {
@@ -126,7 +100,7 @@ std::optional<Version> parse_version(std::string_view text) {
 
 Result<std::string> Bubblewrap::describe(const policy::Spec&) const {
   CARREL_ASSIGN(const std::string program, find_program());
-  CARREL_ASSIGN(std::string text, ask_version(program));
+  CARREL_ASSIGN(std::string text, sandbox::ask_version(program));
   const std::optional<Version> version = parse_version(text);
   if (!version.has_value()) {
     return unsupported(program + " does not tell its version: '" + text + "'", {});
@@ -166,9 +140,9 @@ Result<sandbox::RoomStarted> Bubblewrap::start(const sandbox::RoomRequest& reque
   for (const std::string& word : arguments.words) {
     packed.append(word.c_str(), word.size() + 1);
   }
-  CARREL_ASSIGN(const UniqueFd words, file_with(packed));
-  CARREL_ASSIGN(const UniqueFd filter, file_with(request.filter));
-  CARREL_ASSIGN(UniqueFd complaints, file_with({}));
+  CARREL_ASSIGN(const UniqueFd words, sandbox::memory_file(packed));
+  CARREL_ASSIGN(const UniqueFd filter, sandbox::memory_file(request.filter));
+  CARREL_ASSIGN(UniqueFd complaints, sandbox::memory_file({}));
   int info[2] = {-1, -1};
   if (::pipe2(&info[0], O_CLOEXEC) != 0) {
     return system_error("make a pipe");
@@ -179,7 +153,7 @@ Result<sandbox::RoomStarted> Bubblewrap::start(const sandbox::RoomRequest& reque
                          tell.get(),      told.get(),    words.get()};
   std::vector<UniqueFd> files;
   for (const std::string& content : arguments.data) {
-    CARREL_ASSIGN(UniqueFd file, file_with(content));
+    CARREL_ASSIGN(UniqueFd file, sandbox::memory_file(content));
     program.descriptors.push_back(file.get());
     files.push_back(std::move(file));
   }
@@ -199,7 +173,7 @@ Result<sandbox::RoomStarted> Bubblewrap::start(const sandbox::RoomRequest& reque
       room.guest > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, room.guest, 0)) : -1);
   if (!room.guest_process.valid()) {
     end(started.pid);
-    const std::string why = sandbox::read_complaints(complaints.get());
+    const std::string why = sandbox::read_line(complaints.get());
     return unsupported("Failed to create sandbox: " +
                            (why.empty() ? std::string("bubblewrap ended at once") : why),
                        "run 'carrel doctor'");

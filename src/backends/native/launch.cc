@@ -36,6 +36,7 @@
 #include "policy/syscalls.h"
 #include "protocol/boot.h"
 #include "protocol/frame.h"
+#include "sandbox/builder.h"
 
 namespace carrel::native {
 
@@ -373,7 +374,7 @@ void end_sandbox(Launched& launched) {
 
 Error explain(const Launched& launched, Error error) {
   const std::string why =
-      launched.complaints.valid() ? sandbox::read_complaints(launched.complaints.get()) : "";
+      launched.complaints.valid() ? sandbox::read_line(launched.complaints.get()) : "";
   if (!why.empty()) {
     error.code = Code::kUnsupported;
     error.error_number = 0;

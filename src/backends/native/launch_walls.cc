@@ -95,7 +95,7 @@ Status finish_room(Launched& launched) {
   launched.rest.reset();
   // CRITICAL: before anything runs there that could use it.
   if (!rest.network.rules.empty()) {
-    CARREL_TRY(kernel::make_captive(launched.guest, rest.network));
+    CARREL_TRY(kernel::make_captive({launched.guest, launched.pidfd.get()}, rest.network));
   }
   return send_frame(launched.stream.fd(), protocol::FrameType::kBoot, rest.boot,
                     numbers_of(rest.descriptors));

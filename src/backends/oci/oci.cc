@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -19,8 +18,8 @@
 
 #include "backends/oci/bundle.h"
 #include "backends/oci/porch.h"
-#include "base/files.h"
 #include "kernel/program.h"
+#include "sandbox/builder.h"
 
 namespace carrel::oci {
 
@@ -64,18 +63,6 @@ Result<Runtime> find_runtime(const std::string& name) {
                                     "install the package '" + name + "'");
 }
 
-Result<UniqueFd> file_with(std::string_view content) {
-  UniqueFd file(::memfd_create("oci", MFD_CLOEXEC));
-  if (!file.valid()) {
-    return system_error("make a memory file");
-  }
-  CARREL_TRY(write_all(file.get(), content));
-  if (::lseek(file.get(), 0, SEEK_SET) != 0) {
-    return system_error("rewind a memory file");
-  }
-  return file;
-}
-
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 // Directories of the host that are covered for the runtime: nothing that it needs is below them.
@@ -107,19 +94,6 @@ Result<std::vector<std::string>> find_stages(const sandbox::RoomRequest& request
     return unsupported("there is no directory such as /mnt that a runtime's bundle can cover", {});
   }
   return stages;
-}
-
-// What a program prints, in one line.
-Result<std::string> output_of(const std::string& program, const char* argument) {
-  CARREL_ASSIGN(const UniqueFd answer, file_with({}));
-  kernel::ProgramRequest request;
-  request.path = program;
-  request.arguments = {program, argument};
-  request.output = answer.get();
-  CARREL_ASSIGN(kernel::Program asked, kernel::start_program(request));
-  while (::waitpid(asked.pid, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  return sandbox::read_complaints(answer.get());
 }
 
 // "runc version 1.1.5+ds1 commit: …" becomes "runc 1.1.5+ds1".
@@ -165,7 +139,7 @@ sandbox::Building Runtimes::building() const {
 
 Result<std::string> Runtimes::describe(const policy::Spec& spec) const {
   CARREL_ASSIGN(const Runtime runtime, find_runtime(spec.runtime));
-  CARREL_ASSIGN(const std::string text, output_of(runtime.path, "--version"));
+  CARREL_ASSIGN(const std::string text, sandbox::ask_version(runtime.path));
   return version_in(runtime.name, text);
 }
 
@@ -203,8 +177,8 @@ Result<sandbox::RoomStarted> Runtimes::start(const sandbox::RoomRequest& request
   porch.alike = request.plan.alike;
   porch.own = request.plan.own;
   porch.runtime = command_of(runtime, places);
-  CARREL_ASSIGN(const UniqueFd asked, file_with(encode_porch(porch)));
-  CARREL_ASSIGN(UniqueFd complaints, file_with({}));
+  CARREL_ASSIGN(const UniqueFd asked, sandbox::memory_file(encode_porch(porch)));
+  CARREL_ASSIGN(UniqueFd complaints, sandbox::memory_file({}));
   int ends[2] = {-1, -1};
   if (::pipe2(&ends[0], O_CLOEXEC) != 0) {
     return system_error("make a pipe");
@@ -230,7 +204,7 @@ Result<sandbox::RoomStarted> Runtimes::start(const sandbox::RoomRequest& request
   while (::waitpid(started.pid, nullptr, 0) < 0 && errno == EINTR) {
   }
   if (!room.guest_process.valid()) {
-    const std::string why = sandbox::read_complaints(complaints.get());
+    const std::string why = sandbox::read_line(complaints.get());
     return unsupported("Failed to create sandbox: " + runtime.name + ": " +
                            (why.empty() ? std::string("it did not answer") : why),
                        "run 'carrel doctor'");

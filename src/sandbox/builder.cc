@@ -1,0 +1,82 @@
+#include "sandbox/builder.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+#include "base/files.h"
+#include "kernel/program.h"
+
+namespace carrel::sandbox {
+
+namespace {
+
+using Identity = std::tuple<dev_t, ino_t, time_t>;
+
+Result<std::string> output_of(const std::string& program, const char* argument) {
+  CARREL_ASSIGN(const UniqueFd answer, memory_file({}));
+  kernel::ProgramRequest request;
+  request.path = program;
+  request.arguments = {program, argument};
+  request.output = answer.get();
+  CARREL_ASSIGN(const kernel::Program asked, kernel::start_program(request));
+  while (::waitpid(asked.pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return read_line(answer.get());
+}
+
+}  // namespace
+
+Result<UniqueFd> memory_file(std::string_view content) {
+  UniqueFd file(::memfd_create("builder", MFD_CLOEXEC));
+  if (!file.valid()) {
+    return system_error("make a memory file");
+  }
+  CARREL_TRY(write_all(file.get(), content));
+  if (::lseek(file.get(), 0, SEEK_SET) != 0) {
+    return system_error("rewind a memory file");
+  }
+  return file;
+}
+
+std::string read_line(int file) {
+  std::array<char, 512> buffer{};
+  const ssize_t n = ::pread(file, buffer.data(), buffer.size(), 0);
+  std::string text(buffer.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
+  for (char& c : text) {
+    c = c < ' ' || c > '~' ? ' ' : c;
+  }
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text;
+}
+
+Result<std::string> ask_version(const std::string& program) {
+  static std::mutex mutex;
+  static std::map<std::string, std::pair<Identity, std::string>> known;
+  struct stat info{};
+  if (::stat(program.c_str(), &info) != 0) {
+    return system_error("look at " + program);
+  }
+  const Identity identity{info.st_dev, info.st_ino, info.st_mtime};
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto found = known.find(program);
+        found != known.end() && found->second.first == identity) {
+      return found->second.second;
+    }
+  }
+  CARREL_ASSIGN(std::string text, output_of(program, "--version"));
+  const std::lock_guard lock(mutex);
+  known[program] = {identity, text};
+  return text;
+}
+
+}  // namespace carrel::sandbox

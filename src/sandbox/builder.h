@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+// What programs that build rooms have in common.
+namespace carrel::sandbox {
+
+// A file in memory with this content, to be read from its beginning.
+Result<UniqueFd> memory_file(std::string_view content);
+
+// What such a file holds, in one line of printable characters; empty: nothing.
+std::string read_line(int file);
+
+// What a program says when it is asked for its version. It is asked again when it was replaced.
+Result<std::string> ask_version(const std::string& program);
+
+}  // namespace carrel::sandbox
