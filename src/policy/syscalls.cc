@@ -134,9 +134,8 @@ void restrict_self_control(SyscallRules& rules) {
            Clause{{equals(Argument::kFirst, SECCOMP_SET_MODE_FILTER),
                    masked_one_of(Argument::kSecond, SECCOMP_FILTER_FLAG_NEW_LISTENER, {0})},
                   kAllowCall}}});
-  rules.set(SYS_prctl, refused_if(one_of(Argument::kFirst,
-                                         {PR_SET_MM, PR_SET_TSC, kSchedCore, PR_SET_SECUREBITS,
-                                          PR_SET_KEEPCAPS})));
+  rules.set(SYS_prctl, refused_if(one_of(Argument::kFirst, {PR_SET_MM, PR_SET_TSC, kSchedCore,
+                                                            PR_SET_SECUREBITS, PR_SET_KEEPCAPS})));
   // Linux, Linux with a 32-bit address limit, either with a uname of 2.6, and the question.
   rules.set(SYS_personality,
             allowed_if(one_of(Argument::kFirst, {0, 8, 0x20000, 0x20008, 0xffff'ffff})));

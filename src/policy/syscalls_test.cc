@@ -302,7 +302,8 @@ TEST(SyscallsTest, ProgramsMayFilterThemselvesButNotSupervise) {
 }
 
 TEST(SyscallsTest, ProcessControlsThatReachTheKernelAreRefused) {
-  for (const std::uint64_t option : Values{PR_SET_MM, PR_SET_TSC, 62, PR_SET_SECUREBITS, PR_SET_KEEPCAPS}) {
+  for (const std::uint64_t option :
+       Values{PR_SET_MM, PR_SET_TSC, 62, PR_SET_SECUREBITS, PR_SET_KEEPCAPS}) {
     EXPECT_EQ(workload(SYS_prctl, {option}), kEperm) << option;
   }
   for (const std::uint64_t option : Values{PR_SET_NAME, PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS,
