@@ -54,16 +54,15 @@ struct Wall {
   const char* name;
   policy::Backend backend;
   const char* runtime;
-  const char* lacks;
+  const char* has;
 };
 
 constexpr std::array kWalls = {
     Wall{"bubblewrap", policy::Backend::kBubblewrap, "",
-         "no --writable-root, no clocks of its own, no layers for an ordinary user"},
-    Wall{"oci runc", policy::Backend::kOci, "runc",
-         "no --writable-root, no layers for an ordinary user"},
-    Wall{"oci crun", policy::Backend::kOci, "crun",
-         "no --writable-root, no layers for an ordinary user"},
+         "no --writable-root, no clocks of its own, no forks of plain workspaces for an ordinary "
+         "user"},
+    Wall{"oci runc", policy::Backend::kOci, "runc", "everything that a native one has"},
+    Wall{"oci crun", policy::Backend::kOci, "crun", "everything that a native one has"},
 };
 
 // Whether a sandbox of the backend can be had is seen by trying.
@@ -94,7 +93,7 @@ void add_walls(const Context& context, storage::Home& home, native::Diagnosis& d
     native::Check check;
     check.name = std::string("backend ") + wall.name;
     if (auto tried = try_wall(context, home, wall); tried.ok()) {
-      check.detail = "works with " + tried.value() + "; it has " + wall.lacks;
+      check.detail = "works with " + tried.value() + "; it has " + wall.has;
     } else {
       check.status = native::CheckStatus::kMissing;
       check.detail = tried.error().message;

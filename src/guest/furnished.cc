@@ -158,7 +158,7 @@ class RoomCheck {
       case StepKind::kSubdirectory:
         return true;
       case StepKind::kOverlay:
-        break;
+        return is_on(path, OVERLAYFS_SUPER_MAGIC) && is_protected(path, ST_NOSUID | ST_NODEV);
     }
     return false;
   }

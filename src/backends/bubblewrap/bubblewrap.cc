@@ -130,6 +130,11 @@ Result<sandbox::RoomStarted> Bubblewrap::start(const sandbox::RoomRequest& reque
       sources.push_back(tree.path);
       continue;
     }
+    if (!request.host_id.has_value()) {
+      return unsupported("bubblewrap cannot show '" + tree.path +
+                             "', which is made of layers, for an ordinary user",
+                         "use --backend native or oci");
+    }
     using Kind = kernel::ProgramRequest::PlacedMount::Kind;
     const bool file = tree.kind == sandbox::RoomRequest::Tree::Kind::kFile;
     sources.push_back(kernel::place_of_mount(program, program.mounts.size()));

@@ -27,12 +27,6 @@ Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
   for (std::size_t i = 0; i < request_.trees.size(); ++i) {
     const GivenTree& tree = request_.trees[i];
     using Kind = sandbox::RoomRequest::Tree::Kind;
-    if (tree.overlay.has_value() && !trees_[i].mount.valid()) {
-      return Error{Code::kUnsupported, 0,
-                   "only the backend 'native' can put layers of files at '" + tree.target +
-                       "' for an ordinary user",
-                   "use --backend native"};
-    }
     room.trees.push_back({tree.path,
                           tree.kind == GivenTree::Kind::kFile ? Kind::kFile : Kind::kFolder,
                           trees_[i].mount.valid() ? trees_[i].mount.get() : -1});

@@ -144,8 +144,10 @@ class Writer {
       case StepKind::kTree:
         tree(step, path);
         return {};
-      case StepKind::kDevice:
       case StepKind::kOverlay:
+        mount(path, "none", places_.overlay(step.path), {"bind", "rw", "nosuid", "nodev"});
+        return {};
+      case StepKind::kDevice:
         break;
     }
     return Error{Code::kUnsupported, 0,
@@ -205,6 +207,12 @@ class Writer {
 };
 
 }  // namespace
+
+std::string Places::overlay(std::string_view path) const {
+  std::string name(path);
+  std::replace(name.begin(), name.end(), '/', '+');
+  return stage + "/overlay-" + name;
+}
 
 Result<Bundle> bundle_for(const sandbox::RoomRequest& request, const Places& places,
                           Exists exists) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -19,6 +20,11 @@ struct Places {
   [[nodiscard]] std::string empty_directory() const { return bundle() + "/empty"; }
   [[nodiscard]] std::string data(std::size_t index) const {
     return bundle() + "/data" + std::to_string(index);
+  }
+  // Where the overlay is that is shown at a path inside, and where a tree is that came as a mount.
+  [[nodiscard]] std::string overlay(std::string_view path) const;
+  [[nodiscard]] std::string tree(std::size_t index) const {
+    return stage + "/tree" + std::to_string(index);
   }
   [[nodiscard]] std::string slot(std::size_t number) const {
     return stage + "/slot" + std::to_string(number);

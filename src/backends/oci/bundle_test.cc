@@ -113,6 +113,14 @@ TEST(OciBundle, WhatARuntimeDoesNotReplaceIsHidden) {
               testing::ElementsAre("/proc/sys/kernel/random/boot_id", "/proc/keys"));
 }
 
+TEST(OciBundle, AWritableRootIsMadeOfOverlays) {
+  const json config = config_of({step(StepKind::kOverlay, "usr/local", "/usr/local")});
+  EXPECT_FALSE(config["root"]["readonly"].get<bool>());
+  EXPECT_EQ(mount_at(config, "/usr/local")["source"], "/stage/overlay-usr+local");
+  EXPECT_THAT(mount_at(config, "/usr/local")["options"].get<Words>(),
+              IsSupersetOf({"bind", "nosuid", "nodev"}));
+}
+
 TEST(OciBundle, OptionalSourcesThatAreMissingAreLeftOut) {
   const json config = config_of(
       {step(StepKind::kBind, "etc/x", "/etc/x", protocol::kStepReadOnly | protocol::kStepOptional),
@@ -123,7 +131,8 @@ TEST(OciBundle, OptionalSourcesThatAreMissingAreLeftOut) {
 }
 
 TEST(OciBundle, WhatItCannotSayIsRefused) {
-  EXPECT_EQ(translate({step(StepKind::kOverlay, "usr", "/usr")}).error().code, Code::kUnsupported);
+  EXPECT_EQ(translate({step(StepKind::kDevice, "x", "/dev/null")}).error().code,
+            Code::kUnsupported);
   EXPECT_FALSE(translate({step(StepKind::kTree, "\xff")}, everything_exists, {"/a"}).ok());
   EXPECT_FALSE(translate({step(StepKind::kTree, "a")}, everything_exists, {"/\xff"}).ok());
 }
@@ -136,6 +145,7 @@ TEST(OciPorch, RequestsAreReadAsTheyWereWritten) {
   request.shared = "s";
   request.own = std::string(100'000, 'o');
   request.runtime = {"/usr/sbin/runc", "run"};
+  request.trees = {"folder", "file"};
   const std::string text = encode_porch(request);
   const auto read = decode_porch(text);
   ASSERT_TRUE(read.ok());

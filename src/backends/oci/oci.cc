@@ -74,7 +74,7 @@ Result<std::vector<std::string>> find_stages(const sandbox::RoomRequest& request
   for (const std::string_view part : {request.plan.shared, request.plan.own}) {
     protocol::PlanReader steps(part);
     for (protocol::MountStep step; steps.next(step);) {
-      if (step.kind == protocol::StepKind::kBind) {
+      if (step.kind == protocol::StepKind::kBind || step.kind == protocol::StepKind::kOverlay) {
         needed.emplace_back(step.source);
       }
     }
@@ -143,13 +143,8 @@ Result<std::string> Runtimes::describe(const policy::Spec& spec) const {
   return version_in(runtime.name, text);
 }
 
-Status Runtimes::check(const policy::Spec& spec) const {
-  if (spec.root_mode != policy::RootMode::kReadOnly) {
-    return unsupported("the root of a sandbox of the backend 'oci' is read-only",
-                       "leave out --writable-root, or use --backend native");
-  }
-  return {};
-}
+// It has everything that a native one has.
+Status Runtimes::check(const policy::Spec&) const { return {}; }
 
 Result<sandbox::RoomStarted> Runtimes::start(const sandbox::RoomRequest& request) const {
   CARREL_ASSIGN(const Runtime runtime, find_runtime(request.runtime));
@@ -158,6 +153,8 @@ Result<sandbox::RoomStarted> Runtimes::start(const sandbox::RoomRequest& request
   program.staging = stages[1];
   Places places;
   places.stage = stages[0];
+  PorchRequest porch;
+  std::vector<int> trees;
   for (const sandbox::RoomRequest::Tree& tree : request.trees) {
     if (tree.mount < 0) {
       places.sources.push_back(tree.path);
@@ -165,11 +162,16 @@ Result<sandbox::RoomStarted> Runtimes::start(const sandbox::RoomRequest& request
     }
     using Kind = kernel::ProgramRequest::PlacedMount::Kind;
     const bool file = tree.kind == sandbox::RoomRequest::Tree::Kind::kFile;
+    if (!request.host_id.has_value()) {  // only the porch can mount
+      places.sources.push_back(places.tree(trees.size()));
+      trees.push_back(tree.mount);
+      porch.trees.emplace_back(file ? kFile : kFolder);
+      continue;
+    }
     places.sources.push_back(kernel::place_of_mount(program, program.mounts.size()));
     program.mounts.push_back({tree.mount, file ? Kind::kFile : Kind::kFolder});
   }
   CARREL_ASSIGN(Bundle bundle, bundle_for(request, places, exists));
-  PorchRequest porch;
   porch.stage = places.stage;
   porch.config = std::move(bundle.config);
   porch.data = std::move(bundle.data);
@@ -188,6 +190,7 @@ Result<sandbox::RoomStarted> Runtimes::start(const sandbox::RoomRequest& request
   program.path = "/proc/self/exe";
   program.arguments = {"carrel", "porch"};
   program.descriptors = {request.control, request.image, asked.get(), tell.get()};
+  program.descriptors.insert(program.descriptors.end(), trees.begin(), trees.end());
   program.errors = complaints.get();
   program.group = request.group;
   program.join = request.join;

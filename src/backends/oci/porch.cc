@@ -1,9 +1,11 @@
 #include "backends/oci/porch.h"
 
 #include <fcntl.h>
+#include <linux/mount.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -148,13 +150,54 @@ class Layout {
                                                         ",nr_inodes=" + std::to_string(step.count));
       case StepKind::kSubdirectory:
         return make_directory(places_.slot(step.slot) + "/" + std::string(step.source), step.mode);
+      case StepKind::kOverlay:
+        return mount_overlay(step);
       default:
         return {};
     }
   }
 
+  // Its layers are named through descriptors, so no byte of a path can be read as an option.
+  Status mount_overlay(const MountStep& step) const {
+    const std::string place = places_.overlay(step.path);
+    const std::string upper =
+        places_.slot(step.slot) + "/upper-" + place.substr(place.rfind('/') + 1);
+    const std::string work =
+        places_.slot(step.slot) + "/work-" + place.substr(place.rfind('/') + 1);
+    for (const std::string& directory : {place, upper, work}) {
+      CARREL_TRY(make_directory(directory, 0755));
+    }
+    constexpr int kFlags = O_PATH | O_DIRECTORY | O_NOFOLLOW;
+    CARREL_ASSIGN(const UniqueFd lower_fd, open_at(AT_FDCWD, std::string(step.source), kFlags));
+    CARREL_ASSIGN(const UniqueFd upper_fd, open_at(AT_FDCWD, upper, kFlags));
+    CARREL_ASSIGN(const UniqueFd work_fd, open_at(AT_FDCWD, work, kFlags));
+    const auto by = [](const UniqueFd& fd) { return "/proc/self/fd/" + std::to_string(fd.get()); };
+    const std::string options = "userxattr,index=off,metacopy=off,lowerdir=" + by(lower_fd) +
+                                ",upperdir=" + by(upper_fd) + ",workdir=" + by(work_fd);
+    if (::mount("overlay", place.c_str(), "overlay", MS_NOSUID | MS_NODEV, options.c_str()) != 0) {
+      return system_error("mount an overlay of " + std::string(step.source));
+    }
+    return {};
+  }
+
   const Places& places_;
 };
+
+// Mounts that are nowhere yet.
+Status put_trees(const PorchRequest& request, const Places& places) {
+  for (std::size_t i = 0; i < request.trees.size(); ++i) {
+    const std::string place = places.tree(i);
+    CARREL_TRY(request.trees[i] == kFile ? write_text(place, {}, 0444)
+                                         : make_directory(place, 0755));
+    const int mount = kTrees + static_cast<int>(i);
+    if (::syscall(SYS_move_mount, mount, "", AT_FDCWD, place.c_str(), MOVE_MOUNT_F_EMPTY_PATH) !=
+        0) {
+      return system_error("put a mount at " + place);
+    }
+    ::close(mount);
+  }
+  return {};
+}
 
 Status lay_out(const PorchRequest& request, const Places& places) {
   CARREL_TRY(mount_tmpfs(request.stage, "mode=0755,size=16m"));
@@ -166,6 +209,7 @@ Status lay_out(const PorchRequest& request, const Places& places) {
   for (std::size_t i = 0; i < request.data.size(); ++i) {
     CARREL_TRY(write_text(places.data(i), request.data[i], 0444));
   }
+  CARREL_TRY(put_trees(request, places));
   Layout layout(places);
   CARREL_TRY(layout.follow(request.own));  // the tmpfs first
   CARREL_TRY(layout.follow(request.shared));
@@ -219,6 +263,7 @@ std::string encode_porch(const PorchRequest& request) {
   }
   put_list(text, request.data);
   put_list(text, request.runtime);
+  put_list(text, request.trees);
   return text;
 }
 
@@ -230,8 +275,8 @@ Result<PorchRequest> decode_porch(std::string_view text) {
       return Error{Code::kInvalid, 0, "a malformed request", {}};
     }
   }
-  if (!take_list(text, request.data) || !take_list(text, request.runtime) || !text.empty() ||
-      request.runtime.empty()) {
+  if (!take_list(text, request.data) || !take_list(text, request.runtime) ||
+      !take_list(text, request.trees) || !text.empty() || request.runtime.empty()) {
     return Error{Code::kInvalid, 0, "a malformed request", {}};
   }
   return request;

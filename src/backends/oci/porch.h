@@ -20,13 +20,17 @@ struct PorchRequest {
   std::string alike;
   std::string own;
   std::vector<std::string> runtime;  // its path and arguments
+  // What the mounts are that came as descriptors from kTrees on: kFile or kFolder.
+  std::vector<std::string> trees;
 };
+inline constexpr char kFile[] = "file";
+inline constexpr char kFolder[] = "folder";
 
 std::string encode_porch(const PorchRequest& request);
 Result<PorchRequest> decode_porch(std::string_view text);
 
 // The porch's descriptors beside the guest's two, which the runtime passes on.
-enum PorchDescriptor : int { kControl = 3, kImage = 4, kRequest = 5, kTell = 6 };
+enum PorchDescriptor : int { kControl = 3, kImage = 4, kRequest = 5, kTell = 6, kTrees = 7 };
 
 // All of it, as the whole life of a process; its exit status.
 int run_porch();
