@@ -358,13 +358,19 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
     // Whoever builds the walls cannot give the guest a mount that is in no tree.
     own.attach(kGuestSlot, "guest", kGuestPlace, 0700);
   }
-  const bool named = std::any_of(given.trees.begin(), given.trees.end(),
-                                 [](const GivenTree& tree) { return tree.target == kWorkspace; });
-  if (!named) {
-    own.attach(kDiskSlot, "workspace", "workspace", 0755);
-  }
-  own.attach(kTmpSlot, "tmp", "tmp", 01777);
-  own.attach(kDiskSlot, "home", home, 0755);
+  // What a tree covers is not made.
+  const auto attach = [&](std::uint8_t slot, const char* name, const std::string& path,
+                          std::uint32_t mode) {
+    const bool covered =
+        std::any_of(given.trees.begin(), given.trees.end(),
+                    [&](const GivenTree& tree) { return tree.target == "/" + path; });
+    if (!covered) {
+      own.attach(slot, name, path, mode);
+    }
+  };
+  attach(kDiskSlot, "workspace", "workspace", 0755);
+  attach(kTmpSlot, "tmp", "tmp", 01777);
+  attach(kDiskSlot, "home", home, 0755);
   add_trees(own, given);
   if (!spec.code.empty()) {
     own.replace(kTmpSlot, policy::code_path(spec).substr(1), spec.code, protocol::kStepIsFile);
