@@ -5,9 +5,20 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "protocol/boot.h"
 
 // What programs that build rooms have in common.
 namespace carrel::sandbox {
+
+// Has `take` take each step of a part of a plan, as long as it can.
+template <typename Take>
+Status follow_plan(std::string_view part, Take take) {
+  protocol::PlanReader steps(part);
+  for (protocol::MountStep step; steps.next(step);) {
+    CARREL_TRY(take(step));
+  }
+  return steps.ok() ? Status() : Error{Code::kInvalid, 0, "the mount plan is malformed", {}};
+}
 
 // A file in memory with this content, to be read from its beginning.
 Result<UniqueFd> memory_file(std::string_view content);

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "sandbox/builder.h"
+
 namespace carrel::bubblewrap {
 
 namespace {
@@ -39,12 +41,7 @@ class Writer {
       : sources_(sources), exists_(exists) {}
 
   Status follow(std::string_view part) {
-    protocol::PlanReader steps(part);
-    MountStep step;
-    while (steps.next(step)) {
-      CARREL_TRY(take(step));
-    }
-    return steps.ok() ? Status() : Error{Code::kInvalid, 0, "the mount plan is malformed", {}};
+    return sandbox::follow_plan(part, [this](const MountStep& step) { return take(step); });
   }
 
   void add(std::initializer_list<std::string> words) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "backends/bubblewrap/bubblewrap.h"
+#include "sandbox/plan_test_support.h"
 
 namespace carrel::bubblewrap {
 namespace {
@@ -15,28 +16,10 @@ using protocol::StepKind;
 using testing::IsSubsetOf;
 using Words = std::vector<std::string>;
 
-std::string plan_of(const std::vector<MountStep>& steps) {
-  std::string plan(64U << 10, '\0');
-  protocol::Writer writer({reinterpret_cast<unsigned char*>(plan.data()), plan.size()});
-  for (const MountStep& step : steps) {
-    protocol::write_step(writer, step);
-  }
-  plan.resize(writer.size());
-  return plan;
-}
-
-MountStep step(StepKind kind, std::string_view path, std::string_view source = {},
-               std::uint32_t flags = 0) {
-  MountStep made;
-  made.kind = kind;
-  made.path = path;
-  made.source = source;
-  made.flags = flags;
-  return made;
-}
-
-bool everything_exists(const std::string&) { return true; }
-bool nothing_exists(const std::string&) { return false; }
+using sandbox::everything_exists;
+using sandbox::nothing_exists;
+using sandbox::plan_of;
+using sandbox::step;
 
 // What the steps become, without what every sandbox has.
 Result<Arguments> translate(const std::vector<MountStep>& steps, Exists exists = everything_exists,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "sandbox/builder.h"
 
 namespace carrel::oci {
 
@@ -38,12 +39,7 @@ class Writer {
   }
 
   Status follow(std::string_view part) {
-    protocol::PlanReader steps(part);
-    MountStep step;
-    while (steps.next(step)) {
-      CARREL_TRY(take(step));
-    }
-    return steps.ok() ? Status() : Error{Code::kInvalid, 0, "the mount plan is malformed", {}};
+    return sandbox::follow_plan(part, [this](const MountStep& step) { return take(step); });
   }
 
   Bundle finish(const sandbox::RoomRequest& request) {

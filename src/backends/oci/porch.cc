@@ -16,6 +16,7 @@
 
 #include "backends/oci/bundle.h"
 #include "base/files.h"
+#include "sandbox/builder.h"
 
 namespace carrel::oci {
 
@@ -122,12 +123,7 @@ class Layout {
   explicit Layout(const Places& places) : places_(places) {}
 
   Status follow(std::string_view part) {
-    protocol::PlanReader steps(part);
-    MountStep step;
-    while (steps.next(step)) {
-      CARREL_TRY(take(step));
-    }
-    return steps.ok() ? Status() : Error{Code::kInvalid, 0, "the mount plan is malformed", {}};
+    return sandbox::follow_plan(part, [this](const MountStep& step) { return take(step); });
   }
 
  private:
