@@ -356,6 +356,12 @@ TEST_P(Limits, QuietDiskFillerLeavesTheHostAlone) {
   EXPECT_LT(most, 1U << 20) << "of the host's disk";
 }
 
+// R82: /workspace and HOME may be two places of one file system
+TEST_P(Limits, WhatIsInTheWorkspaceCountsOnce) {
+  Run run = bash("head -c 60M /dev/zero > f; sleep 1; echo alive", {"--memory", "100m"});
+  EXPECT_EQ(run.out, "alive\n") << run.err;
+}
+
 // R82: as many empty files as one likes must end, too
 TEST_P(Limits, FilesRunOutBeforeTheMemoryOfTheHost) {
   Run run = python(

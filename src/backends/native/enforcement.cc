@@ -96,7 +96,9 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   } else {
     add("pids", "rlimit", facts.why_no_pids);
   }
-  const std::string apart = facts.builder.empty() ? "" : " have their sizes each by itself";
+  // It cannot mount a part of what it made.
+  const std::string apart =
+      spec.backend == policy::Backend::kBubblewrap ? " have their sizes each by itself" : "";
   if (spec.workspace.empty()) {
     add("disk", "tmpfs",
         "counted as memory" + (apart.empty() ? "" : "; /workspace and HOME" + apart));
