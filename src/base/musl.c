@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,6 +16,7 @@
 #include <sys/random.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 // Never true: a program that says so must tell when it becomes false.
@@ -227,4 +229,33 @@ int _dl_find_object(void* address, struct dl_find_object* result) {
   result->map_end = (void*)(uintptr_t)_end;
   result->eh_frame = tables;
   return 0;
+}
+
+// A deadline of one clock as one of the wall clock, which is the one that musl waits by. Whoever
+// waits asks his own clock afterwards; a wall clock that is set meanwhile makes him wait longer.
+static struct timespec as_wall_time(clockid_t clock, const struct timespec* deadline) {
+  struct timespec here;
+  struct timespec wall;
+  clock_gettime(clock, &here);
+  clock_gettime(CLOCK_REALTIME, &wall);
+  long long left = (deadline->tv_sec - here.tv_sec) * 1000000000LL + deadline->tv_nsec - here.tv_nsec;
+  if (left < 0) {
+    left = 0;
+  }
+  const long long nanoseconds = wall.tv_nsec + left % 1000000000LL;
+  wall.tv_sec += left / 1000000000LL + nanoseconds / 1000000000LL;
+  wall.tv_nsec = nanoseconds % 1000000000LL;
+  return wall;
+}
+
+int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
+                           const struct timespec* deadline) {
+  const struct timespec wall = as_wall_time(clock, deadline);
+  return pthread_cond_timedwait(condition, mutex, &wall);
+}
+
+int pthread_mutex_clocklock(pthread_mutex_t* mutex, clockid_t clock,
+                            const struct timespec* deadline) {
+  const struct timespec wall = as_wall_time(clock, deadline);
+  return pthread_mutex_timedlock(mutex, &wall);
 }

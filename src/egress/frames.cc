@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kSmallest = 256;
 constexpr std::size_t kSizes = 8;  // the largest is 32 KiB
-#ifdef __SANITIZE_ADDRESS__
+#ifdef CARREL_SANITIZED
 constexpr std::size_t kMostKept = 0;  // so that what is used after its end is found
 #else
 constexpr std::size_t kMostKept = 16;  // of each size

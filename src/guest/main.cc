@@ -16,6 +16,7 @@
 #include "guest/helper.h"
 #include "guest/lockdown.h"
 #include "guest/maker.h"
+#include "guest/mount_table.h"
 #include "guest/nursery.h"
 #include "guest/root.h"
 #include "guest/runtime.h"
@@ -118,6 +119,7 @@ bool enter_furnished(Guest& guest, Received& frame, Failure& failure) {
   return (protocol::parse_plan(frame.view(), plan) ||
           failure.at("read", "the mount plan", -EBADMSG)) &&
          check_room(plan, {frame.descriptors, frame.count}, guest.root, failure) &&
+         check_mounts(plan, failure) &&
          (tell(protocol::FrameType::kRoomChecked, {}) || failure.at("answer", "its maker", -EPIPE));
 }
 

@@ -1,5 +1,6 @@
 #include "http/client.h"
 
+#include <algorithm>
 #include <array>
 
 #include "http/tcp.h"
@@ -16,6 +17,24 @@ bool is_redirect(int status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
+std::string_view name_of(Method method) {
+  switch (method) {
+    case Method::kGet:
+      return "GET";
+    case Method::kHead:
+      return "HEAD";
+    case Method::kPost:
+      return "POST";
+    case Method::kDelete:
+      break;
+  }
+  return "DELETE";
+}
+
+bool changes_something(Method method) {
+  return method == Method::kPost || method == Method::kDelete;
+}
+
 bool is_line(std::string_view text) {
   for (const char c : text) {
     if (c < ' ' || c == 0x7f) {
@@ -25,13 +44,17 @@ bool is_line(std::string_view text) {
   return true;
 }
 
+// The end of a wait that begins now.
+Deadline patience_for(const Request& request, std::chrono::milliseconds patience) {
+  const Deadline deadline = Clock::now() + patience;
+  return request.deadline.has_value() ? std::min(deadline, *request.deadline) : deadline;
+}
+
 // Reads from `stream` until `buffer` begins with a whole head, and takes that out of it.
-Result<ResponseHead> read_head(Stream& stream, std::string& buffer,
-                               std::chrono::milliseconds patience) {
+// A head that comes byte by byte has no longer than one that comes at once.
+Result<ResponseHead> read_head(Stream& stream, std::string& buffer, Deadline deadline) {
   std::array<char, 8192> piece;
   std::optional<std::size_t> end = end_of_head(buffer);
-  // A head that comes byte by byte has no longer than one that comes at once.
-  const Deadline deadline = Clock::now() + patience;
   while (!end.has_value()) {
     if (buffer.size() > kLargestHead) {
       return Error{Code::kDenied, 0, "the answer's head is longer than 64 KiB", {}};
@@ -63,8 +86,10 @@ Result<std::string> head_of(const Request& request, const std::string& target,
   if (request.offset > 0) {
     headers.push_back({"Range", "bytes=" + std::to_string(request.offset) + "-"});
   }
-  std::string text =
-      std::string(request.method == Method::kGet ? "GET " : "HEAD ") + target + " HTTP/1.1\r\n";
+  if (request.method == Method::kPost) {
+    headers.push_back({"Content-Length", std::to_string(request.body.size())});
+  }
+  std::string text = std::string(name_of(request.method)) + " " + target + " HTTP/1.1\r\n";
   for (const Header& header : headers) {
     if (!is_line(header.name) || !is_line(header.value)) {
       return Error{Code::kInvalid, 0, "a header of a request would be more than one line", {}};
@@ -112,7 +137,7 @@ Client::Client(ClientOptions options) : options_(std::move(options)) {}
 Client::~Client() = default;
 
 // A tunnel is for the bytes of TLS alone: what the proxy would send before them is refused.
-Status Client::open_tunnel(Stream& stream, const Url& url, const Proxy& proxy) {
+Status Client::open_tunnel(Stream& stream, const Url& url, const Proxy& proxy, Deadline deadline) {
   const bool bare = url.host.find(':') != std::string::npos;
   const std::string where =
       (bare ? "[" + url.host + "]" : url.host) + ":" + std::to_string(url.port);
@@ -120,9 +145,9 @@ Status Client::open_tunnel(Stream& stream, const Url& url, const Proxy& proxy) {
   if (!proxy.authorization.empty()) {
     text += "Proxy-Authorization: " + proxy.authorization + "\r\n";
   }
-  CARREL_TRY(stream.write(text + "\r\n", Clock::now() + options_.connect_patience));
+  CARREL_TRY(stream.write(text + "\r\n", deadline));
   std::string buffer;
-  CARREL_ASSIGN(const ResponseHead head, read_head(stream, buffer, options_.connect_patience));
+  CARREL_ASSIGN(const ResponseHead head, read_head(stream, buffer, deadline));
   if (head.status / 100 != 2 || !buffer.empty()) {
     return Error{Code::kUnavailable, 0,
                  "the proxy " + proxy.host + " does not connect to " + where + " (status " +
@@ -132,7 +157,8 @@ Status Client::open_tunnel(Stream& stream, const Url& url, const Proxy& proxy) {
   return {};
 }
 
-Result<std::unique_ptr<Client::Connection>> Client::connect(const Url& url) {
+Result<std::unique_ptr<Client::Connection>> Client::connect(const Request& request) {
+  const Url& url = request.url;
   if (url.scheme == Scheme::kHttp && options_.plain_http == PlainHttp::kLoopbackOnly &&
       !is_loopback(url.host)) {
     return Error{Code::kDenied, 0, to_string(url) + " is not encrypted", {}};
@@ -141,21 +167,25 @@ Result<std::unique_ptr<Client::Connection>> Client::connect(const Url& url) {
   connection->origin = url;
   CARREL_ASSIGN(connection->proxy, proxy_for(url, options_.proxies));
   const std::optional<Proxy>& proxy = connection->proxy;
-  CARREL_ASSIGN(connection->stream,
-                dial(proxy.has_value() ? proxy->host : url.host,
-                     proxy.has_value() ? proxy->port : url.port, options_.connect_patience));
+  CARREL_ASSIGN(
+      connection->stream,
+      dial(
+          proxy.has_value() ? proxy->host : url.host, proxy.has_value() ? proxy->port : url.port,
+          {.each = options_.connect_patience, .all = request.deadline, .cancel = options_.cancel}));
   if (url.scheme == Scheme::kHttp) {
     return connection;
   }
   if (proxy.has_value()) {
-    CARREL_TRY(open_tunnel(*connection->stream, url, *proxy));
+    CARREL_TRY(open_tunnel(*connection->stream, url, *proxy,
+                           patience_for(request, options_.connect_patience)));
     connection->proxy.reset();
   }
   if (!options_.trust.has_value()) {
     CARREL_ASSIGN(options_.trust, TlsTrust::of_this_host());
   }
-  CARREL_ASSIGN(connection->stream, start_tls(std::move(connection->stream), *options_.trust,
-                                              url.host, Clock::now() + options_.connect_patience));
+  CARREL_ASSIGN(connection->stream,
+                start_tls(std::move(connection->stream), *options_.trust, url.host,
+                          patience_for(request, options_.connect_patience)));
   return connection;
 }
 
@@ -166,10 +196,11 @@ Result<ResponseHead> Client::exchange(Connection& connection, const Request& req
                                  : request.url.target;
   CARREL_ASSIGN(const std::string text,
                 head_of(request, target, proxy.has_value() ? proxy->authorization : ""));
-  CARREL_TRY(connection.stream->write(text, Clock::now() + options_.idle_patience));
+  CARREL_TRY(
+      connection.stream->write(text + request.body, patience_for(request, options_.idle_patience)));
   for (int i = 0; i < kMostInterimHeads; ++i) {
-    CARREL_ASSIGN(ResponseHead head,
-                  read_head(*connection.stream, connection.buffer, options_.idle_patience));
+    CARREL_ASSIGN(ResponseHead head, read_head(*connection.stream, connection.buffer,
+                                               patience_for(request, options_.idle_patience)));
     if (head.status / 100 != 1) {
       return head;
     }
@@ -180,15 +211,15 @@ Result<ResponseHead> Client::exchange(Connection& connection, const Request& req
   return Error{Code::kDenied, 0, "the server does not come to its answer", {}};
 }
 
-Status Client::read_body(Connection& connection, const Response& response, BodyDecoder& decoder,
-                         const BodySink& sink) {
+Status Client::read_body(Connection& connection, const Request& request, const Response& response,
+                         BodyDecoder& decoder, const BodySink& sink) {
   const BodyDecoder::Sink pass = [&](std::string_view bytes) { return sink(response, bytes); };
   std::string& buffer = connection.buffer;
   std::string piece(kPiece, '\0');
   while (!decoder.done()) {
     if (buffer.empty()) {
       CARREL_ASSIGN(const std::size_t size,
-                    connection.stream->read(piece, Clock::now() + options_.idle_patience));
+                    connection.stream->read(piece, patience_for(request, options_.idle_patience)));
       if (size == 0) {
         return decoder.close();
       }
@@ -206,15 +237,16 @@ Status Client::read_body(Connection& connection, const Response& response, BodyD
 // One request without redirects. A kept connection that the server has ended meanwhile is replaced.
 Result<Response> Client::send_once(const Request& request, const BodySink& sink) {
   std::unique_ptr<Connection> connection = std::move(kept_);
-  if (connection != nullptr && !same_origin(connection->origin, request.url)) {
+  if (connection != nullptr &&
+      (!same_origin(connection->origin, request.url) || changes_something(request.method))) {
     connection.reset();
   }
   if (connection == nullptr) {
-    CARREL_ASSIGN(connection, connect(request.url));
+    CARREL_ASSIGN(connection, connect(request));
   }
   auto head = exchange(*connection, request);
   if (!head.ok() && head.error().code == Code::kUnavailable && connection->was_used) {
-    CARREL_ASSIGN(connection, connect(request.url));
+    CARREL_ASSIGN(connection, connect(request));
     head = exchange(*connection, request);
   }
   if (!head.ok()) {
@@ -227,7 +259,7 @@ Result<Response> Client::send_once(const Request& request, const BodySink& sink)
     return Error{Code::kDenied, 0, "the answer is compressed, which nobody asked for", {}};
   }
   const bool again = keeps_connection(response.head) && !decoder.until_close();
-  CARREL_TRY(read_body(*connection, response, decoder, sink));
+  CARREL_TRY(read_body(*connection, request, response, decoder, sink));
   // Bytes after the body belong to no request.
   if (again && connection->buffer.empty()) {
     connection->was_used = true;
@@ -256,6 +288,12 @@ Result<Response> Client::send(const Request& request, const BodySink& sink) {
     }
     if (!is_redirect(response.value().status())) {
       return response;
+    }
+    if (changes_something(request.method)) {
+      return Error{Code::kDenied, 0,
+                   to_string(request.url) + " redirects a " + std::string(name_of(request.method)) +
+                       ", which is not followed",
+                   "name the address that it leads to"};
     }
     CARREL_ASSIGN(const Url to, follow(next.url, response.value().head));
     if (!same_origin(to, request.url)) {

@@ -29,14 +29,19 @@ struct ClientOptions {
   std::chrono::milliseconds connect_patience{15'000};
   std::chrono::milliseconds idle_patience{30'000};  // without a byte
   std::optional<TlsTrust> trust = {};               // none: that of this host, when it is needed
+  // Borrowed: once it is readable, whoever waits gives up, with kGone. Names are looked up to their
+  // end.
+  int cancel = -1;
 };
 
 struct Request {
   Method method = Method::kGet;
   Url url;
   std::vector<Header> headers = {};
-  std::string authorization = {};  // for the host of `url` and no other
-  std::uint64_t offset = 0;        // asks for the bytes from here on
+  std::string authorization = {};         // for the host of `url` and no other
+  std::uint64_t offset = 0;               // asks for the bytes from here on
+  std::string body = {};                  // of a kPost; a header says what it is
+  std::optional<Deadline> deadline = {};  // for all of it, the body of the answer included
 };
 
 struct Response {
@@ -52,6 +57,9 @@ struct Response {
 //
 // Redirects are followed, ten at the most: never from TLS to plain HTTP, and never from elsewhere
 // to this host.
+//
+// What may change something, a kPost or a kDelete, is never sent twice: it goes over a connection
+// of its own, and a redirect of it is refused.
 class Client {
  public:
   // Gets the body piece by piece, of whatever status it is.
@@ -76,11 +84,11 @@ class Client {
   struct Connection;
 
   Result<Response> send_once(const Request& request, const BodySink& sink);
-  Result<std::unique_ptr<Connection>> connect(const Url& url);
-  Status open_tunnel(Stream& stream, const Url& url, const Proxy& proxy);
+  Result<std::unique_ptr<Connection>> connect(const Request& request);
+  Status open_tunnel(Stream& stream, const Url& url, const Proxy& proxy, Deadline deadline);
   Result<ResponseHead> exchange(Connection& connection, const Request& request);
-  Status read_body(Connection& connection, const Response& response, BodyDecoder& decoder,
-                   const BodySink& sink);
+  Status read_body(Connection& connection, const Request& request, const Response& response,
+                   BodyDecoder& decoder, const BodySink& sink);
 
   ClientOptions options_;
   std::unique_ptr<Connection> kept_;

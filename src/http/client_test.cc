@@ -2,9 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 
 #include <atomic>
+#include <thread>
+#include <vector>
 
+#include "base/unique_fd.h"
 #include "http/test_server.h"
 
 namespace carrel::http {
@@ -268,6 +272,84 @@ TEST(ClientTest, CompressionThatNobodyAskedForIsRefused) {
   });
   Client client(quick());
   EXPECT_FALSE(fetch(client, get(server.url())).ok());
+}
+
+TEST(ClientTest, PostCarriesItsBodyOverAConnectionOfItsOwn) {
+  std::vector<std::string> seen;
+  TestServer server([&](const TestServer::Peer& peer) {
+    for (std::string head; !(head = peer.read_request()).empty();) {
+      std::string body(head.starts_with("POST") ? 5 : 0, '\0');
+      if (!body.empty()) {
+        (void)!::recv(peer.fd, body.data(), body.size(), MSG_WAITALL);
+      }
+      seen.push_back(head.substr(0, head.find(' ')) + ":" + body);
+      EXPECT_EQ(head.find("Content-Length: 5\r\n") != std::string::npos, !body.empty());
+      peer.write(answer("x"));
+    }
+  });
+  Client client(quick());
+  ASSERT_TRUE(fetch(client, get(server.url())).ok());
+  Request post = get(server.url());
+  post.method = Method::kPost;
+  post.body = "12345";
+  ASSERT_TRUE(fetch(client, post).ok());
+  EXPECT_EQ(server.connections(), 2);
+  EXPECT_THAT(seen, testing::ElementsAre("GET:", "POST:12345"));
+}
+
+TEST(ClientTest, PostIsNotRedirected) {
+  TestServer server([](const TestServer::Peer& peer) {
+    (void)peer.read_request();
+    peer.write("HTTP/1.1 307 x\r\nContent-Length: 0\r\nLocation: /b\r\n\r\n");
+  });
+  Client client(quick());
+  Request post = get(server.url());
+  post.method = Method::kPost;
+  const auto document = fetch(client, post);
+  ASSERT_FALSE(document.ok());
+  EXPECT_THAT(document.error().message, HasSubstr("redirects a POST"));
+  EXPECT_EQ(server.connections(), 1);
+}
+
+TEST(ClientTest, AnswerThatTricklesEndsWithTheDeadline) {
+  TestServer server([](const TestServer::Peer& peer) {
+    (void)peer.read_request();
+    peer.write("HTTP/1.1 200 OK\r\n\r\n");
+    for (int i = 0; i < 40; ++i) {
+      peer.write("x");
+      std::this_thread::sleep_for(milliseconds(50));
+    }
+  });
+  Client client(quick());
+  Request request = get(server.url());
+  const Deadline begin = Clock::now();
+  request.deadline = begin + milliseconds(400);
+  const auto document = client.fetch(request, 1 << 20, milliseconds(60'000));
+  ASSERT_FALSE(document.ok());
+  EXPECT_EQ(document.error().code, Code::kTimeout);
+  EXPECT_LT(Clock::now() - begin, milliseconds(1500));
+}
+
+TEST(ClientTest, WhoWaitsCanBeCancelled) {
+  TestServer server([](const TestServer::Peer& peer) {
+    (void)peer.read_request();
+    std::this_thread::sleep_for(milliseconds(300));
+  });
+  const UniqueFd cancel(::eventfd(0, EFD_CLOEXEC));
+  ClientOptions options = quick();
+  options.idle_patience = milliseconds(20'000);
+  options.cancel = cancel.get();
+  Client client(options);
+  std::thread canceller([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    (void)::eventfd_write(cancel.get(), 1);
+  });
+  const Deadline begin = Clock::now();
+  const auto document = fetch(client, get(server.url()));
+  canceller.join();
+  ASSERT_FALSE(document.ok());
+  EXPECT_EQ(document.error().code, Code::kGone);
+  EXPECT_LT(Clock::now() - begin, milliseconds(5000));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ std::optional<std::size_t> end_of_head(std::string_view bytes);
 // and headers that frame the body in two ways are errors.
 Result<ResponseHead> parse_head(std::string_view bytes);
 
-enum class Method { kGet, kHead };
+enum class Method { kGet, kHead, kPost, kDelete };
 
 // Takes the body out of the bytes that follow a head.
 class BodyDecoder {

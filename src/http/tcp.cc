@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 namespace carrel::http {
@@ -19,16 +20,27 @@ Error too_slow(const char* what) {
   return Error{Code::kTimeout, 0, std::string("the other side took too long to ") + what, {}};
 }
 
-// Waits until the socket is ready for one of `events`.
-Status wait_for(int fd, short events, Deadline deadline, const char* what) {
+// Whom to wait for: a socket, for one of `events`, and whoever gives up.
+struct Awaited {
+  int fd;
+  short events;
+  int cancel;
+};
+
+Status wait_for(const Awaited& awaited, Deadline deadline, const char* what) {
   for (;;) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     if (left.count() <= 0) {
       return too_slow(what);
     }
-    pollfd one{fd, events, 0};
-    const int ready = ::poll(&one, 1, static_cast<int>(std::min<long>(left.count(), 1 << 30)));
+    std::array<pollfd, 2> both{pollfd{awaited.fd, awaited.events, 0},
+                               pollfd{awaited.cancel, POLLIN, 0}};
+    const int ready =
+        ::poll(both.data(), both.size(), static_cast<int>(std::min<long>(left.count(), 1 << 30)));
+    if (ready > 0 && both[1].revents != 0) {
+      return Error{Code::kGone, 0, "it was cancelled", {}};
+    }
     if (ready > 0) {
       return {};
     }
@@ -38,7 +50,7 @@ Status wait_for(int fd, short events, Deadline deadline, const char* what) {
   }
 }
 
-Result<UniqueFd> connect_to(const addrinfo& address, Deadline deadline) {
+Result<UniqueFd> connect_to(const addrinfo& address, Deadline deadline, int cancel) {
   UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) {
     return system_error("make a socket");
@@ -51,7 +63,7 @@ Result<UniqueFd> connect_to(const addrinfo& address, Deadline deadline) {
   if (errno != EINPROGRESS && errno != EINTR) {
     return system_error("connect");
   }
-  CARREL_TRY(wait_for(fd.get(), POLLOUT, deadline, "accept the connection"));
+  CARREL_TRY(wait_for({fd.get(), POLLOUT, cancel}, deadline, "accept the connection"));
   int failure = 0;
   socklen_t size = sizeof failure;
   if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &failure, &size) != 0 || failure != 0) {
@@ -73,7 +85,7 @@ Result<std::size_t> TcpStream::read(std::span<char> into, Deadline deadline) {
       return static_cast<std::size_t>(size);
     }
     if (errno == EAGAIN) {
-      CARREL_TRY(wait_for(socket_.get(), POLLIN, deadline, "answer"));
+      CARREL_TRY(wait_for({socket_.get(), POLLIN, cancel_}, deadline, "answer"));
     } else if (errno != EINTR) {
       Error error = system_error("read from the connection");
       error.code = Code::kUnavailable;
@@ -88,7 +100,7 @@ Status TcpStream::write(std::string_view bytes, Deadline deadline) {
     if (size >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(size));
     } else if (errno == EAGAIN) {
-      CARREL_TRY(wait_for(socket_.get(), POLLOUT, deadline, "take what was sent"));
+      CARREL_TRY(wait_for({socket_.get(), POLLOUT, cancel_}, deadline, "take what was sent"));
     } else if (errno != EINTR) {
       Error error = system_error("write to the connection");
       error.code = Code::kUnavailable;
@@ -99,7 +111,7 @@ Status TcpStream::write(std::string_view bytes, Deadline deadline) {
 }
 
 Result<std::unique_ptr<TcpStream>> dial(const std::string& host, std::uint16_t port,
-                                        std::chrono::milliseconds patience) {
+                                        const DialPatience& patience) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
@@ -116,11 +128,18 @@ Result<std::unique_ptr<TcpStream>> dial(const std::string& host, std::uint16_t p
   int tried = 0;
   for (const addrinfo* address = list; address != nullptr && tried < kMostAddresses;
        address = address->ai_next, ++tried) {
-    auto socket = connect_to(*address, Clock::now() + patience);
+    Deadline deadline = Clock::now() + patience.each;
+    if (patience.all.has_value()) {
+      deadline = std::min(deadline, *patience.all);
+    }
+    auto socket = connect_to(*address, deadline, patience.cancel);
     if (socket.ok()) {
-      return std::make_unique<TcpStream>(std::move(socket.value()));
+      return std::make_unique<TcpStream>(std::move(socket.value()), patience.cancel);
     }
     last = std::move(socket.error());
+    if (last.code == Code::kGone) {
+      return last;
+    }
   }
   last.code = last.code == Code::kTimeout ? Code::kTimeout : Code::kUnavailable;
   last.message = "reach " + host + ":" + std::to_string(port) + ": " + last.message;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -14,7 +15,9 @@ namespace carrel::http {
 // A connected socket that does not block.
 class TcpStream final : public Stream {
  public:
-  explicit TcpStream(UniqueFd socket) : socket_(std::move(socket)) {}
+  // `cancel` is borrowed: once it is readable, waiting ends with kGone. -1: nobody can.
+  explicit TcpStream(UniqueFd socket, int cancel = -1)
+      : socket_(std::move(socket)), cancel_(cancel) {}
 
   Result<std::size_t> read(std::span<char> into, Deadline deadline) override;
   Status write(std::string_view bytes, Deadline deadline) override;
@@ -23,10 +26,17 @@ class TcpStream final : public Stream {
 
  private:
   UniqueFd socket_;
+  int cancel_;
 };
 
-// Looks the host up and tries its addresses one after the other, each for at most `patience`.
+struct DialPatience {
+  std::chrono::milliseconds each;    // for an address
+  std::optional<Deadline> all = {};  // for all of them
+  int cancel = -1;                   // see TcpStream
+};
+
+// Looks the host up and tries its addresses one after the other.
 Result<std::unique_ptr<TcpStream>> dial(const std::string& host, std::uint16_t port,
-                                        std::chrono::milliseconds patience);
+                                        const DialPatience& patience);
 
 }  // namespace carrel::http

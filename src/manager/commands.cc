@@ -1,5 +1,8 @@
 #include "manager/commands.h"
 
+#include <algorithm>
+#include <chrono>
+
 namespace carrel::manager {
 namespace {
 
@@ -20,12 +23,44 @@ std::string_view text_of(const protocol::Writer& writer) {
 
 Error malformed() { return {Code::kGone, 0, "the sandbox's guest sent a malformed answer", {}}; }
 
+// A command of a shell waits for its turn, so nobody is told that it started: it is the newest of
+// those that the guest knows, which it is asked for in the same breath.
+Result<std::uint64_t> find_in_shell(sandbox::GuestStream& stream) {
+  CARREL_TRY(stream.send(0, FrameType::kList));
+  std::uint64_t newest = 0;
+  // One that only ever sends other things is not listened to for ever.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kAnswerMs);
+  for (;;) {
+    CARREL_ASSIGN(const sandbox::GuestFrame frame, stream.wait(kAnswerMs));
+    if (frame.type == FrameType::kRefused) {
+      return sandbox::to_error(frame.payload);
+    }
+    if (frame.type == FrameType::kListEnd) {
+      break;
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return Error{Code::kTimeout, 0, "the sandbox's guest does not answer", {}};
+    }
+    protocol::CommandRow row;
+    if (frame.type == FrameType::kCommand && !protocol::parse_command_row(frame.payload, row)) {
+      return malformed();
+    }
+    if (frame.type == FrameType::kCommand && row.kind == protocol::StartKind::kShell) {
+      newest = std::max(newest, row.id);
+    }
+  }
+  return newest != 0 ? Result<std::uint64_t>(newest) : Result<std::uint64_t>(malformed());
+}
+
 }  // namespace
 
 Result<std::uint64_t> start_command(sandbox::GuestStream& stream,
                                     const sandbox::CommandRequest& request, sandbox::Input input) {
   CARREL_ASSIGN(const std::string payload, sandbox::encode_start(request, input));
   CARREL_TRY(stream.send(kChannel, FrameType::kStart, payload));
+  if (request.arguments.empty()) {
+    return find_in_shell(stream);
+  }
   CARREL_ASSIGN(const sandbox::GuestFrame frame, stream.wait(kAnswerMs));
   if (frame.type == FrameType::kRefused) {
     return sandbox::to_error(frame.payload);

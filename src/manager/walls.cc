@@ -1,9 +1,24 @@
 #include "manager/walls.h"
 
+#include <utility>
+#include <vector>
+
 #include "backends/bubblewrap/bubblewrap.h"
 #include "backends/oci/oci.h"
+#include "policy/isolation.h"
 
 namespace carrel::manager {
+
+namespace {
+
+// All that there are, in the order in which they are taken.
+std::vector<policy::Candidate> known_walls() {
+  using policy::Backend;
+  return {
+      {Backend::kNative}, {Backend::kOci, "runc"}, {Backend::kOci, "crun"}, {Backend::kBubblewrap}};
+}
+
+}  // namespace
 
 const sandbox::Walls* find_walls(policy::Backend backend) {
   static const bubblewrap::Bubblewrap kBubblewrap;
@@ -17,6 +32,30 @@ const sandbox::Walls* find_walls(policy::Backend backend) {
       break;
   }
   return nullptr;
+}
+
+Status settle_walls(policy::Spec& spec) {
+  if (!spec.isolation.has_value() || spec.backend_choice == policy::BackendChoice::kNamed) {
+    return policy::check_strength(spec);
+  }
+  std::vector<policy::Candidate> strong;
+  for (policy::Candidate candidate : known_walls()) {
+    if (policy::isolation_of(candidate.backend, candidate.runtime).strength < *spec.isolation) {
+      continue;
+    }
+    policy::Spec asked;
+    asked.runtime = candidate.runtime;
+    if (const sandbox::Walls* walls = find_walls(candidate.backend); walls != nullptr) {
+      if (const auto builder = walls->describe(asked); !builder.ok()) {
+        candidate.missing = builder.error().message;
+      }
+    }
+    strong.push_back(std::move(candidate));
+  }
+  CARREL_ASSIGN(policy::Candidate chosen, policy::choose_walls(*spec.isolation, strong));
+  spec.backend = chosen.backend;
+  spec.runtime = std::move(chosen.runtime);
+  return {};
 }
 
 }  // namespace carrel::manager

@@ -10,6 +10,8 @@ namespace {
 
 // In the order of Backend.
 constexpr std::array<std::string_view, 3> kNames = {"native", "bubblewrap", "oci"};
+// In the order of Strength.
+constexpr std::array<std::string_view, 3> kStrengths = {"namespace", "gvisor", "vm"};
 
 }  // namespace
 
@@ -21,14 +23,35 @@ std::optional<Backend> backend_named(std::string_view name) {
                                : std::optional(static_cast<Backend>(found - kNames.begin()));
 }
 
-Isolation isolation_of(Backend backend) {
+std::string_view name_of(Strength strength) {
+  return kStrengths.at(static_cast<std::size_t>(strength));
+}
+
+std::optional<Strength> strength_named(std::string_view name) {
+  const auto found = std::find(kStrengths.begin(), kStrengths.end(), name);
+  return found == kStrengths.end()
+             ? std::nullopt
+             : std::optional(static_cast<Strength>(found - kStrengths.begin()));
+}
+
+Isolation isolation_of(Backend backend, std::string_view runtime) {
+  const auto of = [](Strength strength, std::string_view note) {
+    return Isolation{strength, name_of(strength), note};
+  };
+  // A runtime that is known by its name is the same whoever starts it.
+  if (runtime == "runsc") {
+    return of(Strength::kGvisor, "gVisor; the host's kernel sees few of its system calls");
+  }
+  if (runtime == "kata") {
+    return of(Strength::kVm, "a virtual machine; it has a kernel of its own");
+  }
   switch (backend) {
     case Backend::kNative:
     case Backend::kBubblewrap:
     case Backend::kOci:
       break;
   }
-  return {"namespace", "namespaces; the host's kernel is shared"};
+  return of(Strength::kNamespace, "namespaces; the host's kernel is shared");
 }
 
 }  // namespace carrel::policy

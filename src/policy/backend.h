@@ -11,11 +11,18 @@ enum class Backend { kNative, kBubblewrap, kOci };
 std::string_view name_of(Backend backend);
 std::optional<Backend> backend_named(std::string_view name);
 
-// How its sandboxes are kept apart, and what a person should know about that.
+// How strongly sandboxes are kept apart from the host's kernel, from the weakest on.
+enum class Strength { kNamespace, kGvisor, kVm };
+std::string_view name_of(Strength strength);
+std::optional<Strength> strength_named(std::string_view name);
+
+// What the walls of a backend are, which its runtime can decide, and what a person should know
+// about that.
 struct Isolation {
-  std::string_view kind;  // "namespace"
+  Strength strength = Strength::kNamespace;
+  std::string_view kind;  // the strength's name
   std::string_view note;
 };
-Isolation isolation_of(Backend backend);
+Isolation isolation_of(Backend backend, std::string_view runtime);
 
 }  // namespace carrel::policy

@@ -4,7 +4,7 @@
 // with assertions and unreachable branches, and malformed text (`a = [}]`, `[[[`, a bare key with
 // an accent) gets there: as they come, that ends the program in a debug build and is undefined
 // behaviour in a release build. Here a broken expectation is thrown out of toml::parse() like its
-// own toml::parse_error. Include this in one .cc only, and let neither leave it.
+// own toml::parse_error. Include this in a .cc only, and let neither leave it.
 
 namespace carrel::policy {
 

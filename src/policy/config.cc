@@ -11,14 +11,12 @@
 #include "policy/names.h"
 #include "policy/suggest.h"
 #include "policy/tasks.h"
+#include "policy/toml_json.h"
 #include "policy/value_types.h"
 
 namespace carrel::policy {
 namespace {
 
-// Together with TOML_MAX_NESTED_VALUES this bounds how deep a document can nest: each dot of a key
-// is a table, and the parser's tables are destroyed recursively.
-constexpr std::ptrdiff_t kMostDotsInALine = 256;
 constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
 
 // Where in the file an error is.
@@ -419,26 +417,10 @@ class Reader {
   std::vector<const Setting*> given_;  // in the tables that add up to one
 };
 
-Status check_text(std::string_view text, std::string_view path) {
-  if (text.size() > kLargestConfig) {
-    return config_error({path, 0}, "the file is larger than 64k");
-  }
-  std::uint64_t line = 1;
-  while (!text.empty()) {
-    const std::string_view row = text.substr(0, text.find('\n'));
-    if (std::count(row.begin(), row.end(), '.') > kMostDotsInALine) {
-      return config_error({path, line}, "more than 256 dots in one line");
-    }
-    text.remove_prefix(std::min(row.size() + 1, text.size()));
-    ++line;
-  }
-  return {};
-}
-
 // What `read` makes of the document.
 template <typename T, typename Read>
 Result<T> parse_with(std::string_view text, std::string_view path, Read&& read) {
-  CARREL_TRY(check_text(text, path));
+  CARREL_TRY(check_toml_text(text, path));
   try {
     const toml::table document = toml::parse(text);
     return read(document);

@@ -56,6 +56,10 @@ std::string_view widened(const Spec& defaults, const Spec& wanted) {
   if (wanted.runtime != defaults.runtime && !defaults.runtime.empty()) {
     return "runtime";
   }
+  if (defaults.isolation.has_value() &&
+      wanted.isolation.value_or(Strength::kNamespace) < *defaults.isolation) {
+    return "isolation";
+  }
   if (wanted.image != defaults.image) {
     return "image";
   }

@@ -47,19 +47,6 @@ Error unknown_word(const Given& given, std::string_view reason,
   return bad_value(given, reason, std::move(hint));
 }
 
-// The first word is built, the others are known and refused as not built, anything else is wrong.
-Status only_the_first(const Given& given, std::string_view kind,
-                      std::span<const std::string_view> words, std::string_view sentence) {
-  const auto found = std::find(words.begin(), words.end(), given.text);
-  if (found == words.end()) {
-    return unknown_word(given, concat({"unknown ", kind}), words);
-  }
-  if (found != words.begin()) {
-    return not_built(given, sentence);
-  }
-  return {};
-}
-
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) {
@@ -283,6 +270,7 @@ Status set_backend(Spec& spec, const Given& given) {
       "native", "bubblewrap", "docker", "oci", "gvisor", "microvm", "kubernetes", "hosted", "wasm"};
   if (const std::optional<Backend> found = backend_named(given.text); found.has_value()) {
     spec.backend = *found;
+    spec.backend_choice = BackendChoice::kNamed;
     return {};
   }
   return std::find(kWords.begin(), kWords.end(), given.text) == kWords.end()
@@ -300,10 +288,14 @@ Status set_runtime(Spec& spec, const Given& given) {
   return {};
 }
 
-Status set_isolation(Spec&, const Given& given) {
+Status set_isolation(Spec& spec, const Given& given) {
   constexpr std::array<std::string_view, 3> kWords = {"namespace", "gvisor", "vm"};
-  return only_the_first(given, "isolation", kWords,
-                        "the only isolation in this version is 'namespace'");
+  const std::optional<Strength> found = strength_named(given.text);
+  if (!found.has_value()) {
+    return unknown_word(given, "unknown isolation", kWords);
+  }
+  spec.isolation = *found;
+  return {};
 }
 
 Status set_use_sandbox(Spec&, const Given& given) {

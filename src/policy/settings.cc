@@ -71,7 +71,9 @@ std::string get_idle_timeout(const Spec& spec) { return format_duration(spec.idl
 std::string get_true(const Spec&) { return "true"; }
 std::string get_backend(const Spec& spec) { return std::string(name_of(spec.backend)); }
 std::string get_runtime(const Spec& spec) { return spec.runtime; }
-std::string get_namespace(const Spec&) { return "namespace"; }
+std::string get_isolation(const Spec& spec) {
+  return std::string(isolation_of(spec.backend, spec.runtime).kind);
+}
 
 // clang-format off
 constexpr std::array kSettings = {
@@ -150,8 +152,9 @@ constexpr std::array kSettings = {
             "of the backend oci: runc or crun (the first that is there)", "runc crun",
             kHost, kEverywhere, kBuilds, setters::set_runtime, get_runtime},
     Setting{"isolation", Names(), ValueKind::kText, "KIND",
-            "how it is kept apart: namespace (namespace)", "namespace",
-            kHost, kEverywhere, kBuilds, setters::set_isolation, get_namespace},
+            "keep it at least so far apart: namespace, gvisor or vm (namespace)",
+            "namespace gvisor vm",
+            kHost, kEverywhere, kBuilds, setters::set_isolation, get_isolation},
     Setting{"use-sandbox", Names(), ValueKind::kFlag, "",
             "whether tools run in a sandbox at all; only true", "",
             kHost, kConfigOnly, kBuilds, setters::set_use_sandbox, get_true},

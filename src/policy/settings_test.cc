@@ -174,8 +174,10 @@ TEST(SettingsTest, PartsThatAreNotBuiltSaySo) {
     std::string_view name;
     std::string_view text;
   } kTable[] = {
-      {"tier", "low"},     {"backend", "docker"}, {"isolation", "gvisor"},
-      {"isolation", "vm"}, {"user", "root"},      {"use-sandbox", "false"},
+      {"tier", "low"},
+      {"backend", "kubernetes"},
+      {"user", "root"},
+      {"use-sandbox", "false"},
   };
   for (const auto& row : kTable) {
     Spec spec;

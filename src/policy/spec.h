@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,9 @@ enum class OnIdle { kNothing, kPause, kStop, kRemove };
 // again has the same id and the same workspace, and is there with its next use.
 enum class OnFailure { kNothing, kRecreate };
 
+// Whether somebody named the backend. Where nobody did and a strength is asked for, one is chosen.
+enum class BackendChoice { kDefault, kNamed };
+
 enum class MountMode { kReadOnly, kReadWrite };
 
 // A host folder or file that is shown inside. Both are absolute; the source is not resolved.
@@ -69,6 +73,8 @@ struct MountGrants {
 struct Spec {
   Backend backend = Backend::kNative;
   std::string runtime;  // of the backend `oci`; empty: the first that is there
+  BackendChoice backend_choice = BackendChoice::kDefault;
+  std::optional<Strength> isolation;  // it is at least so strong, or there is none
   Limits limits;
   NetworkPolicy network;
   RootMode root_mode = RootMode::kReadOnly;

@@ -127,6 +127,13 @@ Status read_backend(const Json& object, Spec& spec) {
   }
   spec.backend = *backend;
   spec.runtime = object.value("runtime", "");
+  spec.backend_choice = BackendChoice::kNamed;
+  if (const std::string wanted = object.value("isolation", ""); !wanted.empty()) {
+    spec.isolation = strength_named(wanted);
+    if (!spec.isolation.has_value()) {
+      return Error{Code::kUnsupported, 0, "this version has no isolation '" + wanted + "'", {}};
+    }
+  }
   return {};
 }
 
@@ -195,6 +202,9 @@ std::string spec_to_json(const Spec& spec, Values values) {
   object["backend"] = name_of(spec.backend);
   if (!spec.runtime.empty()) {
     object["runtime"] = spec.runtime;
+  }
+  if (spec.isolation.has_value()) {
+    object["isolation"] = name_of(*spec.isolation);
   }
   object["memory"] = spec.limits.memory_bytes;
   object["cpu_millis"] = spec.limits.cpu_millis;

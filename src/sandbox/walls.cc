@@ -2,9 +2,15 @@
 
 #include <algorithm>
 
+#include "policy/known_flaws.h"
 #include "sandbox/command.h"
 
 namespace carrel::sandbox {
+
+std::string Walls::warning(const policy::Spec& spec) const {
+  const Result<std::string> builder = describe(spec);
+  return builder.ok() ? policy::flaw_warning({.reported = builder.value()}) : std::string();
+}
 
 policy::Limits limits_behind(const Walls& walls, policy::Limits limits) {
   limits.pids += walls.own_processes();

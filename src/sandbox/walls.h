@@ -78,6 +78,8 @@ class Walls {
   // What it is, with its version: "bubblewrap 0.8.0". kUnsupported: it cannot be used here, and
   // why.
   virtual Result<std::string> describe(const policy::Spec& spec) const = 0;
+  // What is known to be wrong with a builder of that version; empty: nothing.
+  [[nodiscard]] virtual std::string warning(const policy::Spec& spec) const;
   // kUnsupported: what the spec asks for and these walls do not have.
   virtual Status check(const policy::Spec& spec) const = 0;
   virtual Result<RoomStarted> start(const RoomRequest& request) const = 0;

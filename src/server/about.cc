@@ -5,10 +5,10 @@
 #include <string>
 
 #include "base/files.h"
+#include "base/version.h"
 #include "server/handlers.h"
 #include "server/routes.h"
 #include "server/service.h"
-#include "server/version.h"
 
 // What the daemon says about itself.
 namespace carrel::server {

@@ -13,11 +13,11 @@
 #include "http/event_stream.h"
 #include "manager/box_command.h"
 #include "manager/once.h"
+#include "manager/self.h"
 #include "policy/names.h"
 #include "sandbox/capture.h"
 #include "sandbox/result_json.h"
 #include "server/handlers.h"
-#include "server/self.h"
 #include "server/service.h"
 #include "server/spec_input.h"
 
@@ -228,7 +228,7 @@ Status run_once(Request& request) {
   CARREL_ASSIGN(const auto place, service.manager->hold_once(request.caller, job.spec.limits));
   CARREL_ASSIGN(job.trees, open_trees(request, job.spec));
   manager::OnceHeld held;
-  CARREL_TRY(manager::prepare_once(home, chosen, finish_restore, job, held));
+  CARREL_TRY(manager::prepare_once(home, chosen, manager::finish_restore_by_self, job, held));
   Attendance attendance(request);
   CARREL_TRY(attendance.begin(input));
   service.counters.commands.fetch_add(1, std::memory_order_relaxed);

@@ -15,10 +15,10 @@
 #include "base/files.h"
 #include "http/acceptor.h"
 #include "http/listener.h"
+#include "manager/self.h"
 #include "manager/walls.h"
 #include "server/log.h"
 #include "server/notify.h"
-#include "server/self.h"
 #include "server/service.h"
 #include "storage/background.h"
 
@@ -192,7 +192,7 @@ class Daemon {
     }
     manager::ManagerOptions limits;
     limits.most_sandboxes = options_.most_sandboxes;
-    limits.finish_restore = finish_restore;
+    limits.finish_restore = manager::finish_restore_by_self;
     limits.reserve = options_.reserve;
     limits.warm = options_.warm.value_or(usual_warm());
     // One client leaves room for others.

@@ -77,8 +77,9 @@ Status get_usage(Request& request);
 Status read_shell(Fields& fields, sandbox::CommandRequest& command);
 Status read_exec(Fields& fields, sandbox::CommandRequest& command);
 
-// Whether the caller may have a sandbox with these settings, on this host.
-Status check_settings(Request& request, const policy::Spec& most, const policy::Spec& wanted);
+// Whether the caller may have a sandbox with these settings, on this host; chooses its backend if a
+// strength is asked for.
+Status check_settings(Request& request, const policy::Spec& most, policy::Spec& wanted);
 // The mounts of a spec, opened and judged.
 Result<std::vector<native::GivenTree>> open_trees(Request& request, const policy::Spec& spec);
 

@@ -40,6 +40,18 @@ TEST(JsonInput, NumberOfValuesIsBounded) {
   EXPECT_THAT(why(many + "]"), HasSubstr("values"));
 }
 
+TEST(JsonInput, MembersOfAnObjectAreBounded) {
+  const auto object = [](int members) {
+    std::string text = "{\"k\":0";
+    for (int i = 1; i < members; ++i) {
+      text += ",\"" + std::to_string(i) + "\":0";
+    }
+    return text + "}";
+  };
+  EXPECT_EQ(why(object(4096)), "");
+  EXPECT_THAT(why(object(4097)), HasSubstr("members"));
+}
+
 TEST(JsonInput, OnlyWholeDocumentsOfUtf8AreRead) {
   EXPECT_THAT(why("{} {}"), HasSubstr("not JSON"));
   EXPECT_THAT(why("{\"a\":1,}"), HasSubstr("not JSON"));

@@ -1,9 +1,9 @@
 #include <string>
 
+#include "base/version.h"
 #include "policy/settings.h"
 #include "server/routes.h"
 #include "server/schemas.h"
-#include "server/version.h"
 
 namespace carrel::server {
 namespace {

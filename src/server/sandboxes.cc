@@ -7,10 +7,11 @@
 #include "base/sha256.h"
 #include "base/utf8.h"
 #include "manager/life.h"
+#include "manager/self.h"
+#include "manager/walls.h"
 #include "policy/narrow.h"
 #include "policy/spec_json.h"
 #include "server/handlers.h"
-#include "server/self.h"
 #include "server/service.h"
 #include "server/spec_input.h"
 #include "storage/mount_facts.h"
@@ -65,7 +66,7 @@ Result<Cursor> parse_cursor(const std::string& text) {
 
 }  // namespace
 
-Status check_settings(Request& request, const policy::Spec& most, const policy::Spec& wanted) {
+Status check_settings(Request& request, const policy::Spec& most, policy::Spec& wanted) {
   if (!request.caller.is_operator()) {
     CARREL_TRY(policy::check_request_narrows(most, wanted));
   }
@@ -74,6 +75,7 @@ Status check_settings(Request& request, const policy::Spec& most, const policy::
       return Error{Code::kInvalid, 0, "the mount of '" + mount.source + "' is not absolute", {}};
     }
   }
+  CARREL_TRY(manager::settle_walls(wanted));
   return manager::check_against_host(wanted);
 }
 
@@ -131,7 +133,7 @@ Status create_sandbox(Request& request) {
     }
   }
   CARREL_ASSIGN(wish.trees, open_trees(request, wish.spec));
-  wish.finish_restore = finish_restore;
+  wish.finish_restore = manager::finish_restore_by_self;
   CARREL_ASSIGN(
       const manager::Manager::Created made,
       service.manager->create(request.caller, std::move(wish), key, sha256(request.body.dump())));

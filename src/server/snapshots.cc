@@ -1,10 +1,9 @@
 #include <string>
 #include <utility>
 
-#include "base/code_name.h"
+#include "manager/self.h"
 #include "policy/names.h"
 #include "server/handlers.h"
-#include "server/self.h"
 #include "server/service.h"
 
 // Workspaces through time. Each of these is a run of the command: what reads a workload's files
@@ -13,25 +12,8 @@ namespace carrel::server {
 namespace {
 
 Result<Json> run_command(const std::vector<std::string>& words) {
-  CARREL_ASSIGN(const SelfRun run, run_self(words));
-  Json answer = Json::parse(run.output, nullptr, false);
-  if (run.status == 0 && answer.is_object()) {
-    return answer;
-  }
-  if (!answer.is_object() || !answer.contains("error")) {
-    return Error{Code::kSystem, 0, "'carrel " + words.front() + "' failed", run.errors};
-  }
-  const Json& error = answer["error"];
-  const std::string code = error.value("code", "system");
-  Error failure{Code::kSystem, 0, error.value("message", ""), {}};
-  for (const Code known :
-       {Code::kInvalid, Code::kNotFound, Code::kConflict, Code::kDenied, Code::kUnsupported,
-        Code::kUnavailable, Code::kResource, Code::kTimeout, Code::kGone}) {
-    if (code_name(known) == code) {
-      failure.code = known;
-    }
-  }
-  return failure;
+  CARREL_ASSIGN(const std::string answer, manager::ask_self(words));
+  return Json::parse(answer, nullptr, false);
 }
 
 // A name that a person gave, which is no option of the command.

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <thread>
 
+#include "base/version.h"
 #include "server/outgoing.h"
-#include "server/version.h"
 #include "storage/home.h"
 
 namespace carrel::server {

@@ -19,6 +19,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
+constexpr char kDamaged[] = "the state database is damaged: move it away";
+
 // SQLite tells some failures for want of room as plain I/O errors.
 bool disk_is_full(sqlite3* connection) {
   const char* file = sqlite3_db_filename(connection, "main");
@@ -42,7 +44,7 @@ Error database_error(sqlite3* connection, const char* what) {
   } else if (code == SQLITE_CONSTRAINT) {
     error.code = Code::kConflict;
   } else if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT) {
-    error.hint = "the state database is damaged: move it away";
+    error.hint = kDamaged;
   }
   return error;
 }
@@ -214,6 +216,8 @@ Result<bool> Database::Statement::step() {
       return database_error(connection_, "use the state database");
   }
 }
+
+bool is_damage(const Error& error) { return error.hint == kDamaged; }
 
 std::string Database::Statement::text(int column) const {
   const unsigned char* data = sqlite3_column_text(statement_, column);

@@ -76,4 +76,7 @@ class Database {
   std::shared_ptr<Connection> connection_;
 };
 
+// Whether an error of a database says that its file is none, or a damaged one.
+bool is_damage(const Error& error);
+
 }  // namespace carrel::storage

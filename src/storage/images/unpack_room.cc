@@ -96,7 +96,7 @@ Status enter_unpack_room(const RoomPlan& plan) {
   CARREL_TRY(limit(RLIMIT_NPROC, 0));
   CARREL_TRY(limit(RLIMIT_NOFILE, 512));
   CARREL_TRY(limit(RLIMIT_FSIZE, plan.largest_file));
-#if !defined(__SANITIZE_ADDRESS__)  // whose shadow is larger than any limit
+#ifndef CARREL_SANITIZED  // a shadow is larger than any limit
   CARREL_TRY(limit(RLIMIT_AS, plan.memory));
 #endif
   if (const int reason = kernel::load_seccomp_child(filter.view()); reason != 0) {

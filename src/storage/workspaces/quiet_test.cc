@@ -44,7 +44,7 @@ class QuietTest : public WorkspacesTest {
   }
   Result<SnapshotRow> last_or_new() {
     row_ = store_->find("own").value();
-    return take_snapshot(*store_, row_, {}, writers_, Unchanged::kLastOne);
+    return take_snapshot(*store_, row_, {.unchanged = Unchanged::kLastOne}, writers_);
   }
 
   WorkspaceRow row_;

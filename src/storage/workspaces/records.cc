@@ -38,6 +38,11 @@ CREATE TABLE IF NOT EXISTS workspace_layers (
   workspace TEXT NOT NULL, position INTEGER NOT NULL, layer TEXT NOT NULL, digest TEXT NOT NULL,
   PRIMARY KEY (workspace, position)
 ) STRICT;
+CREATE TABLE IF NOT EXISTS snapshot_holds (
+  snapshot TEXT NOT NULL, holder TEXT NOT NULL, made TEXT NOT NULL CHECK (made IN ('yes', 'no')),
+  PRIMARY KEY (snapshot, holder)
+) STRICT;
+CREATE INDEX IF NOT EXISTS snapshot_holders ON snapshot_holds (holder);
 )";
 
 constexpr char kAddSnapshotLayer[] =
@@ -187,6 +192,17 @@ Status WorkspaceRecords::set_base(const std::string& name, const std::string& sn
 
 Status WorkspaceRecords::remove(const std::string& name) {
   return in_transaction([&]() -> Status {
+    CARREL_ASSIGN(auto held,
+                  database_.prepare("SELECT count(DISTINCT snapshot) FROM snapshot_holds "
+                                    "WHERE snapshot IN (SELECT id FROM snapshots WHERE "
+                                    "workspace = ?)"));
+    CARREL_TRY(held.bind(name).step());
+    if (held.number(0) > 0) {
+      return Error{Code::kConflict, 0,
+                   "the workspace '" + name + "' has " + std::to_string(held.number(0)) +
+                       " snapshots that turns of flows refer to",
+                   "see 'carrel flow ls'; 'carrel flow rm' lets go of them"};
+    }
     CARREL_TRY(
         run("DELETE FROM snapshot_layers WHERE snapshot IN (SELECT id FROM snapshots WHERE "
             "workspace = ?)",
@@ -198,7 +214,7 @@ Status WorkspaceRecords::remove(const std::string& name) {
   });
 }
 
-Status WorkspaceRecords::add_snapshot(const SnapshotRow& row) {
+Status WorkspaceRecords::add_snapshot(const SnapshotRow& row, const std::string& holder) {
   return in_transaction([&]() -> Status {
     CARREL_ASSIGN(auto statement,
                   database_.prepare("INSERT INTO snapshots (id, workspace, name, created_ms, "
@@ -215,8 +231,60 @@ Status WorkspaceRecords::add_snapshot(const SnapshotRow& row) {
                          {}};
     }
     CARREL_TRY(add_layers(kAddSnapshotLayer, row.id, row.layers));
+    if (!holder.empty()) {
+      CARREL_TRY(add_hold(row.id, holder, "yes"));
+    }
     return run("UPDATE workspaces SET head = ? WHERE name = ?", {row.id, row.workspace});
   });
+}
+
+Status WorkspaceRecords::add_hold(const std::string& snapshot, const std::string& holder,
+                                  const char* made) {
+  return run("INSERT OR IGNORE INTO snapshot_holds (snapshot, holder, made) VALUES (?, ?, ?)",
+             {snapshot, holder, made});
+}
+
+Status WorkspaceRecords::hold(const std::string& snapshot, const std::string& holder) {
+  return in_transaction([&]() -> Status {
+    CARREL_ASSIGN(auto known, database_.prepare("SELECT 1 FROM snapshots WHERE id = ?"));
+    CARREL_ASSIGN(const bool there, known.bind(snapshot).step());
+    if (!there) {
+      return Error{Code::kNotFound, 0, "Snapshot " + snapshot + " not found", {}};
+    }
+    return add_hold(snapshot, holder, "no");
+  });
+}
+
+Result<std::optional<SnapshotRow>> WorkspaceRecords::held_by(const std::string& holder) {
+  CARREL_ASSIGN(std::vector<SnapshotRow> rows,
+                list_snapshots("SELECT " CARREL_SNAPSHOT_COLUMNS
+                               " FROM snapshots WHERE id IN (SELECT snapshot FROM snapshot_holds "
+                               "WHERE holder = ?1)",
+                               holder));
+  return rows.empty() ? std::nullopt : std::optional<SnapshotRow>(std::move(rows.front()));
+}
+
+Status WorkspaceRecords::let_go(const std::string& snapshot) {
+  return in_transaction([&]() -> Status {
+    CARREL_ASSIGN(auto own, database_.prepare(
+                                "SELECT 1 FROM snapshots WHERE id = ?1 AND name = '' AND "
+                                "?1 IN (SELECT snapshot FROM snapshot_holds WHERE made = 'yes') "
+                                "AND ?1 NOT IN (SELECT head FROM workspaces UNION ALL SELECT "
+                                "restoring FROM workspaces)"));
+    CARREL_ASSIGN(const bool goes, own.bind(snapshot).step());
+    CARREL_TRY(run("DELETE FROM snapshot_holds WHERE snapshot = ?", {snapshot}));
+    if (!goes) {
+      return {};
+    }
+    CARREL_TRY(run("DELETE FROM snapshot_layers WHERE snapshot = ?", {snapshot}));
+    return run("DELETE FROM snapshots WHERE id = ?", {snapshot});
+  });
+}
+
+Result<bool> WorkspaceRecords::is_head(const std::string& snapshot) {
+  CARREL_ASSIGN(auto statement,
+                database_.prepare("SELECT 1 FROM workspaces WHERE head = ?1 OR restoring = ?1"));
+  return statement.bind(snapshot).step();
 }
 
 Result<std::vector<LayerRef>> WorkspaceRecords::list_layers(const char* sql,
@@ -286,6 +354,12 @@ Status WorkspaceRecords::remove_snapshot(const std::string& id) {
       return Error{Code::kConflict, 0,
                    "the workspace '" + restoring.text(0) + "' is being restored to " + id,
                    "any command that uses the workspace finishes that"};
+    }
+    CARREL_ASSIGN(auto held, database_.prepare("SELECT 1 FROM snapshot_holds WHERE snapshot = ?"));
+    CARREL_ASSIGN(const bool is_held, held.bind(id).step());
+    if (is_held) {
+      return Error{Code::kConflict, 0, "a turn of a flow refers to the snapshot " + id,
+                   "see 'carrel flow ls'; 'carrel flow rm' lets go of it"};
     }
     CARREL_TRY(run("DELETE FROM snapshot_layers WHERE snapshot = ?", {id}));
     CARREL_TRY(run("DELETE FROM snapshots WHERE id = ?", {id}));

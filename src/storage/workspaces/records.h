@@ -62,16 +62,28 @@ class WorkspaceRecords {
   Status set_head(const std::string& name, const std::string& snapshot);
   // A fork's tree begins anew over another snapshot.
   Status set_base(const std::string& name, const std::string& snapshot);
-  // With its snapshots.
+  // With its snapshots. kConflict while somebody holds one of them.
   Status remove(const std::string& name);
 
-  // Stores the snapshot and that it is the head of its workspace, both or neither.
-  Status add_snapshot(const SnapshotRow& row);
+  // Stores the snapshot and that it is the head of its workspace, both or neither; and, if the
+  // holder has a name, that it is held.
+  Status add_snapshot(const SnapshotRow& row, const std::string& holder = {});
   // Of one workspace, or of all if the name is empty; the oldest first.
   Result<std::vector<SnapshotRow>> snapshots(const std::string& workspace);
   Result<std::optional<SnapshotRow>> snapshot(const std::string& id);
-  // kConflict as long as a workspace is being restored to it.
+  // kConflict as long as a workspace is being restored to it, or somebody holds it.
   Status remove_snapshot(const std::string& id);
+
+  // Whoever holds a snapshot refers to it, and it stays until everybody has let go of it.
+  // kNotFound when it is not there any more.
+  Status hold(const std::string& snapshot, const std::string& holder);
+  // What somebody holds, if it is there.
+  Result<std::optional<SnapshotRow>> held_by(const std::string& holder);
+  // Nobody holds it any more. One that was taken for a holder goes then, unless a workspace stands
+  // at it or a person gave it a name.
+  Status let_go(const std::string& snapshot);
+  // Whether a workspace's last snapshot is this one.
+  Result<bool> is_head(const std::string& snapshot);
   // It is another tree from now on.
   Status set_layers(const std::string& snapshot, const std::vector<LayerRef>& layers);
   // Every layer that a snapshot lists or a fork stands on.
@@ -86,6 +98,7 @@ class WorkspaceRecords {
   Status add_layers(const char* sql, const std::string& owner, const std::vector<LayerRef>& layers);
   Status run(const char* sql, std::initializer_list<std::string_view> values);
   Status forget_lost_heads();
+  Status add_hold(const std::string& snapshot, const std::string& holder, const char* made);
   Status in_transaction(const std::function<Status()>& work);
   Database database_;
 };

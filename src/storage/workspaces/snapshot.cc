@@ -61,6 +61,10 @@ Result<Before> look_before(WorkspaceStore& store, const WorkspaceRow& workspace,
   return before;
 }
 
+Status hold_last(WorkspaceStore& store, const std::string& snapshot, const std::string& holder) {
+  return holder.empty() ? Status{} : store.records().hold(snapshot, holder);
+}
+
 // Lets the writers go on once, at the latest when it goes out of scope.
 class Standstill {
  public:
@@ -131,13 +135,15 @@ class IndexInTheMaking {
 }  // namespace
 
 Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& workspace,
-                                  const std::string& name, Writers& writers, Unchanged unchanged) {
+                                  const SnapshotOptions& options, Writers& writers) {
+  const Unchanged unchanged = options.unchanged;
   CARREL_ASSIGN(const UniqueFd directory, store.open_directory(workspace));
   CARREL_ASSIGN(const UniqueFd tree, store.open_tree(workspace));
   const bool shown = store.is_shown(workspace.name);
   CARREL_ASSIGN(const UniqueFd place, store.open_place(workspace.name));
   if (unchanged == Unchanged::kLastOne && !shown && !workspace.head.empty() &&
       Quiet(place.get(), tree.get()).was(workspace.head)) {
+    CARREL_TRY(hold_last(store, workspace.head, options.holder));
     return store.find_snapshot("", workspace.head);
   }
   CARREL_ASSIGN(Before before, look_before(store, workspace, directory.get()));
@@ -169,12 +175,13 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
     } else if (still) {
       quiet.note(before.head->id);
     }
+    CARREL_TRY(hold_last(store, before.head->id, options.holder));
     return *before.head;
   }
   SnapshotRow row;
   row.id = random_hex(12);
   row.workspace = workspace.name;
-  row.name = name;
+  row.name = options.name;
   row.created_ms = wall_clock_ms();
   row.frozen_us = standstill.microseconds();
   row.changed = taken->changes.size();
@@ -191,7 +198,7 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
   } else {
     store.drop_layer(draft);
   }
-  CARREL_TRY(store.records().add_snapshot(row));
+  CARREL_TRY(store.records().add_snapshot(row, options.holder));
   if (index.has_value()) {
     index->place(directory.get());
   }

@@ -30,10 +30,15 @@ class NoWriters : public Writers {
 // does.
 enum class Unchanged { kTakenAgain, kLastOne };
 
+struct SnapshotOptions {
+  std::string name = {};    // empty: none
+  std::string holder = {};  // who holds it from the moment on at which it exists; empty: nobody
+  Unchanged unchanged = Unchanged::kTakenAgain;
+};
+
 // Takes a snapshot of a workspace and returns it: what it says is on disk. The writers stand still
 // while the tree is read and not longer.
 Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& workspace,
-                                  const std::string& name, Writers& writers,
-                                  Unchanged unchanged = Unchanged::kTakenAgain);
+                                  const SnapshotOptions& options, Writers& writers);
 
 }  // namespace carrel::storage

@@ -65,7 +65,8 @@ TEST_F(SnapshotTest, WithoutAChangeThereIsNoLayer) {
 
 TEST_F(SnapshotTest, LastOneDoesIfNothingChangedAndThatIsEnough) {
   const auto last = [&] {
-    return take_snapshot(*store_, store_->find("w").value(), "", writers_, Unchanged::kLastOne)
+    return take_snapshot(*store_, store_->find("w").value(), {.unchanged = Unchanged::kLastOne},
+                         writers_)
         .value();
   };
   const SnapshotRow first = last();

@@ -53,7 +53,7 @@ class WorkspacesTest : public ::testing::Test {
     std::ofstream(whole, std::ios::binary) << text;
   }
   SnapshotRow snapshot(const std::string& name = {}) {
-    auto taken = take_snapshot(*store_, store_->find("w").value(), name, writers_);
+    auto taken = take_snapshot(*store_, store_->find("w").value(), {.name = name}, writers_);
     EXPECT_TRUE(taken.ok()) << (taken.ok() ? "" : taken.error().to_string());
     EXPECT_EQ(writers_.frozen, 0);
     return taken.ok() ? taken.value() : SnapshotRow{};

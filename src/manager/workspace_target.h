@@ -8,12 +8,11 @@
 #include "backends/native/standstill.h"
 #include "backends/native/workspace.h"
 #include "base/result.h"
-#include "cli/context.h"
 #include "storage/box.h"
 #include "storage/home.h"
 #include "storage/workspaces/workspace_store.h"
 
-namespace carrel::cli {
+namespace carrel::manager {
 
 // A workspace that a command works on, with its lock, and the sandboxes that run in it.
 struct WorkspaceTarget {
@@ -46,4 +45,4 @@ Result<std::vector<storage::BoxRecord>> boxes_with(storage::WorkspaceStore& stor
 // The name of the workspace of a sandbox; empty when it has none of its own.
 Result<std::string> workspace_of(storage::WorkspaceStore& store, const std::string& id);
 
-}  // namespace carrel::cli
+}  // namespace carrel::manager

@@ -1,4 +1,4 @@
-#include "cli/workspace_target.h"
+#include "manager/workspace_target.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 #include "storage/workspaces/rights.h"
 #include "storage/workspaces/stand_in.h"
 
-namespace carrel::cli {
+namespace carrel::manager {
 
 namespace {
 
@@ -133,4 +133,4 @@ Result<std::unique_ptr<WorkspaceTarget>> open_workspace_target(const std::string
   return target;
 }
 
-}  // namespace carrel::cli
+}  // namespace carrel::manager

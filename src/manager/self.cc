@@ -1,4 +1,4 @@
-#include "server/self.h"
+#include "manager/self.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -8,10 +8,12 @@
 
 #include <array>
 #include <cerrno>
+#include <nlohmann/json.hpp>
 
+#include "base/code_name.h"
 #include "base/unique_fd.h"
 
-namespace carrel::server {
+namespace carrel::manager {
 namespace {
 
 constexpr std::size_t kMostOutput = 8U << 20;
@@ -41,7 +43,7 @@ bool take(int from, std::string& text) {
 
 }  // namespace
 
-Result<SelfRun> run_self(const std::vector<std::string>& words) {
+Result<SelfRun> run_self(const std::vector<std::string>& words, const SelfOptions& options) {
   CARREL_ASSIGN(Pipe output, make_pipe());
   CARREL_ASSIGN(Pipe errors, make_pipe());
   std::vector<char*> arguments;
@@ -57,9 +59,12 @@ Result<SelfRun> run_self(const std::vector<std::string>& words) {
   ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions, output.to.get(), 1);
   ::posix_spawn_file_actions_adddup2(&actions, errors.to.get(), 2);
+  if (options.keep_open >= 0) {
+    ::posix_spawn_file_actions_adddup2(&actions, options.keep_open, 3);
+  }
   pid_t child = 0;
   const int failure =
-      ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
+      ::posix_spawn(&child, options.program.c_str(), &actions, nullptr, arguments.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   if (failure != 0) {
     return system_error(failure, "start this program again");
@@ -86,9 +91,31 @@ Result<SelfRun> run_self(const std::vector<std::string>& words) {
   return run;
 }
 
-void finish_restore(const std::string& workspace) {
+Result<std::string> ask_self(const std::vector<std::string>& words, const SelfOptions& options) {
+  CARREL_ASSIGN(SelfRun run, run_self(words, options));
+  const auto answer = nlohmann::json::parse(run.output, nullptr, false);
+  if (run.status == 0 && answer.is_object()) {
+    return std::move(run.output);
+  }
+  if (!answer.is_object() || !answer.contains("error") || !answer["error"].is_object()) {
+    return Error{Code::kSystem, 0, "'carrel " + words.front() + "' failed", run.errors};
+  }
+  const auto& error = answer["error"];
+  const std::string code = error.value("code", "system");
+  Error failure{Code::kSystem, 0, error.value("message", ""), {}};
+  for (const Code known :
+       {Code::kInvalid, Code::kNotFound, Code::kConflict, Code::kDenied, Code::kUnsupported,
+        Code::kUnavailable, Code::kResource, Code::kTimeout, Code::kGone}) {
+    if (code_name(known) == code) {
+      failure.code = known;
+    }
+  }
+  return failure;
+}
+
+void finish_restore_by_self(const std::string& workspace) {
   // Whatever looks at a workspace finishes first what was begun in it.
   (void)run_self({"diff", "--json", "--names", workspace});
 }
 
-}  // namespace carrel::server
+}  // namespace carrel::manager

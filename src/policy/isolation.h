@@ -1,0 +1,27 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "policy/backend.h"
+#include "policy/spec.h"
+
+// Strength is chosen, never guessed: the first walls that are there and are at least so strong.
+namespace carrel::policy {
+
+// Walls that a sandbox could have on this host.
+struct Candidate {
+  Backend backend = Backend::kNative;
+  std::string runtime = {};
+  std::string missing = {};  // why they cannot be had; empty: they can
+};
+
+// Those that are exactly as strong come first, in their order, and then stronger ones.
+// kUnsupported, with what each of them lacks, where there are none; never weaker ones.
+Result<Candidate> choose_walls(Strength wanted, std::span<const Candidate> candidates);
+
+// Whether the walls that a spec names are as strong as it asks for.
+Status check_strength(const Spec& spec);
+
+}  // namespace carrel::policy

@@ -1,0 +1,64 @@
+#include "policy/isolation.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace carrel::policy {
+namespace {
+
+TEST(Isolation, TheFirstThatIsThereAndExactlySoStrongIsChosen) {
+  const std::vector<Candidate> all = {{Backend::kNative, "", "no user namespaces"},
+                                      {Backend::kBubblewrap},
+                                      {Backend::kOci, "runc"},
+                                      {Backend::kOci, "runsc"}};
+  auto chosen = choose_walls(Strength::kNamespace, all);
+  ASSERT_TRUE(chosen.ok());
+  EXPECT_EQ(chosen->backend, Backend::kBubblewrap);
+  auto stronger = choose_walls(Strength::kGvisor, all);
+  ASSERT_TRUE(stronger.ok());
+  EXPECT_EQ(stronger->backend, Backend::kOci);
+  EXPECT_EQ(stronger->runtime, "runsc");
+}
+
+TEST(Isolation, AStrongerOneIsTakenWhereNoneIsExactlySoStrong) {
+  const std::vector<Candidate> all = {{Backend::kOci, "kata"}, {Backend::kNative}};
+  EXPECT_EQ(choose_walls(Strength::kGvisor, all)->runtime, "kata");
+  EXPECT_EQ(choose_walls(Strength::kNamespace, all)->backend, Backend::kNative);
+}
+
+TEST(Isolation, AWeakerOneIsNeverTakenAndWhatIsMissingIsTold) {
+  const std::vector<Candidate> all = {{Backend::kNative},
+                                      {Backend::kOci, "runsc", "runsc is not installed"},
+                                      {Backend::kOci, "kata", "there is no KVM"}};
+  auto chosen = choose_walls(Strength::kGvisor, all);
+  ASSERT_FALSE(chosen.ok());
+  EXPECT_EQ(chosen.error().code, Code::kUnsupported);
+  EXPECT_EQ(chosen.error().message,
+            "no backend here is as strong as 'gvisor': oci with runsc: runsc is not installed; "
+            "oci with kata: there is no KVM");
+  EXPECT_EQ(choose_walls(Strength::kVm, {}).error().message,
+            "no backend here is as strong as 'vm': this version has none");
+}
+
+TEST(Isolation, ANamedBackendThatIsWeakerIsRefused) {
+  Spec spec;
+  EXPECT_TRUE(check_strength(spec).ok());
+  spec.isolation = Strength::kNamespace;
+  EXPECT_TRUE(check_strength(spec).ok());
+  spec.isolation = Strength::kGvisor;
+  EXPECT_FALSE(check_strength(spec).ok());
+  spec.backend = Backend::kOci;
+  spec.runtime = "runsc";
+  EXPECT_TRUE(check_strength(spec).ok());
+}
+
+TEST(Isolation, StrengthsHaveNames) {
+  for (const Strength strength : {Strength::kNamespace, Strength::kGvisor, Strength::kVm}) {
+    EXPECT_EQ(strength_named(name_of(strength)), strength);
+  }
+  EXPECT_EQ(strength_named("VM"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace carrel::policy
