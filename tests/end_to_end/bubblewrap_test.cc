@@ -7,6 +7,7 @@
 
 #include "support/box.h"
 #include "support/fixture.h"
+#include "support/in_namespaces.h"
 
 namespace carrel::test {
 namespace {
@@ -26,22 +27,8 @@ class Bubblewrap : public CarrelTest {
   // mount namespace of the run's own.
   Run with(const std::string& program, std::vector<std::string> words) const {
     words.insert(words.begin() + 1, {"--backend", "bubblewrap"});
-    Launch wrapped = launch(std::move(words));
-    std::vector<std::string> outer = {
-        "--mount", "--propagation",
-        "private", "sh",
-        "-c",      "mount --bind \"$0\" /usr/bin/bwrap && exec \"$@\"",
-        program};
-    if (wrapped.switch_user) {
-      const std::string user = std::to_string(wrapped.uid);
-      const std::string group = std::to_string(wrapped.gid);
-      outer.insert(outer.end(), {"setpriv", "--reuid", user, "--regid", group, "--clear-groups"});
-      wrapped.switch_user = false;
-    }
-    outer.push_back(wrapped.program);
-    wrapped.arguments.insert(wrapped.arguments.begin(), outer.begin(), outer.end());
-    wrapped.program = "/usr/bin/unshare";
-    return Process(wrapped).wait(std::chrono::seconds(60));
+    return Process(with_program_at(launch(std::move(words)), "/usr/bin/bwrap", program))
+        .wait(std::chrono::seconds(60));
   }
 
   std::string program(const std::string& name, const std::string& text) const {
@@ -113,7 +100,8 @@ TEST_P(Bubblewrap, AWallThatIsLeftOutIsNoSandbox) {
     std::string change;
     std::string said;
   } kTable[] = {
-      {"drop('--unshare-net')", "a network"},
+      {"drop('--unshare-net')", "the host's namespace 'net'"},
+      {"drop('--unshare-ipc')", "the host's namespace 'ipc'"},
       {"drop('--unshare-pid'); drop('--as-pid-1')", "proc"},
       {"drop('--seccomp', '5')", "filter of system calls"},
       {"drop('--remount-ro', '/')", "not protected"},
@@ -126,6 +114,7 @@ TEST_P(Bubblewrap, AWallThatIsLeftOutIsNoSandbox) {
       {"words[last('/tmp') - 2] = '1073741824'", "tmp"},
       {"swap(['--uid', '1000'], ['--uid', '1001'])", "another user"},
       {"words += ['--bind', '/usr', '/data']", "data"},
+      {"words += ['--ro-bind', '/etc/alternatives', '/opt']", "opt"},
   };
   for (const auto& row : kTable) {
     const Run run =

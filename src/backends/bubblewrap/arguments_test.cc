@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "backends/bubblewrap/bubblewrap.h"
 #include "sandbox/plan_test_support.h"
 
 namespace carrel::bubblewrap {
@@ -107,18 +106,6 @@ TEST(BubblewrapArguments, WhatItCannotMakeIsRefused) {
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().code, Code::kUnsupported);
   EXPECT_FALSE(translate({step(StepKind::kDevice, "elsewhere/null", "/dev/null")}).ok());
-}
-
-TEST(BubblewrapVersion, IsRead) {
-  const auto version = parse_version("bubblewrap 0.8.0");
-  ASSERT_TRUE(version.has_value());
-  EXPECT_EQ(*version, kOldest);
-  EXPECT_LT(*parse_version("bubblewrap 0.7.99"), kOldest);
-  EXPECT_GT(*parse_version("bubblewrap 1.0.0"), kOldest);
-  EXPECT_GT(*parse_version("bubblewrap 0.10.0+dfsg"), kOldest);
-  for (const char* text : {"", "bubblewrap", "bubblewrap 0.8", "x.y.z", "0..1"}) {
-    EXPECT_FALSE(parse_version(text).has_value()) << text;
-  }
 }
 
 }  // namespace

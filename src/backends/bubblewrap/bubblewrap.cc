@@ -2,18 +2,22 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "backends/bubblewrap/arguments.h"
 #include "kernel/program.h"
+#include "policy/known_flaws.h"
 #include "sandbox/builder.h"
 
 namespace carrel::bubblewrap {
@@ -25,6 +29,8 @@ constexpr std::array kPlaces = {"/usr/local/bin/bwrap", "/usr/bin/bwrap", "/bin/
 constexpr char kName[] = "bwrap";
 constexpr char kStaging[] = "/sys";
 constexpr int kStartMs = 10'000;
+// The first that can forbid user namespaces inside.
+constexpr policy::Version kOldest{{0, 8, 0}};
 
 Error unsupported(std::string message, std::string hint) {
   return Error{Code::kUnsupported, 0, std::move(message), std::move(hint)};
@@ -83,25 +89,10 @@ std::string read_info(int pipe) {
 
 }  // namespace
 
-std::optional<Version> parse_version(std::string_view text) {
-  const std::size_t space = text.find_last_of(' ');
-  std::string_view rest = space == std::string_view::npos ? text : text.substr(space + 1);
-  Version version;
-  for (std::size_t i = 0; i < version.numbers.size(); ++i) {
-    const char* const last = rest.data() + rest.size();
-    const auto [end, error] = std::from_chars(rest.data(), last, version.numbers.at(i));
-    if (error != std::errc() || (i < 2 && (end == last || *end != '.'))) {
-      return std::nullopt;
-    }
-    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()) + (i < 2 ? 1 : 0));
-  }
-  return version;
-}
-
 Result<std::string> Bubblewrap::describe(const policy::Spec&) const {
   CARREL_ASSIGN(const std::string program, find_program());
   CARREL_ASSIGN(std::string text, sandbox::ask_version(program));
-  const std::optional<Version> version = parse_version(text);
+  const std::optional<policy::Version> version = policy::parse_version(text);
   if (!version.has_value()) {
     return unsupported(program + " does not tell its version: '" + text + "'", {});
   }
@@ -110,6 +101,18 @@ Result<std::string> Bubblewrap::describe(const policy::Spec&) const {
                        "0.8.0 or later is needed");
   }
   return text;
+}
+
+std::string Bubblewrap::warning(const policy::Spec& spec) const {
+  const Result<std::string> builder = describe(spec);
+  const Result<std::string> program = find_program();
+  struct stat info{};
+  if (!builder.ok() || !program.ok() || ::stat(program.value().c_str(), &info) != 0) {
+    return {};
+  }
+  return policy::flaw_warning({builder.value(), (info.st_mode & S_ISUID) != 0
+                                                    ? policy::Builder::Rights::kSetUid
+                                                    : policy::Builder::Rights::kCallers});
 }
 
 Status Bubblewrap::check(const policy::Spec& spec) const {

@@ -59,6 +59,9 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   if (!facts.builder.empty()) {
     add(kBuilder, facts.builder, "what it built was compared with what was asked for");
   }
+  if (!facts.builder_warning.empty()) {
+    add(kKnownFlaws, facts.builder, facts.builder_warning);
+  }
   add("namespaces", "user, mount, pid, network, ipc, uts, cgroup");
   add("user", facts.root ? "an id of its own" : "the caller's id, unprivileged",
       facts.root ? "" : "the caller's supplementary groups cannot be given up");

@@ -33,12 +33,16 @@ struct Enforcement {
   }
 };
 
+// The row that names what is known to be wrong with whoever built the walls.
+inline constexpr char kKnownFlaws[] = "known flaws";
+
 struct EnforcementFacts {
   kernel::CgroupEnforcement cgroup;
   std::string why_no_memory;
   std::string why_no_cpu;
   std::string why_no_pids;
-  std::string builder;  // of the walls, with its version; empty: the guest
+  std::string builder;          // of the walls, with its version; empty: the guest
+  std::string builder_warning;  // what is known to be wrong with that version
   int landlock_abi = 0;
   bool root = false;
   std::optional<LogoutFacts> logout;  // of a long-lived one

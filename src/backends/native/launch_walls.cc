@@ -1,6 +1,8 @@
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <array>
+#include <string>
 #include <utility>
 
 #include "backends/native/boot_message.h"
@@ -13,6 +15,30 @@
 
 // Sandboxes whose walls another program builds. The guest finds its room furnished.
 namespace carrel::native {
+
+namespace {
+
+// What a guest cannot see by itself: whether a namespace is its own or this process's. Whoever may
+// not look at the guest has only its word for the others.
+Status check_apart(pid_t guest) {
+  for (const char* kind : {"user", "mnt", "pid", "net", "ipc", "uts"}) {
+    struct stat own{};
+    struct stat theirs{};
+    const std::string below = std::string("/ns/") + kind;
+    if (::stat(("/proc/self" + below).c_str(), &own) == 0 &&
+        ::stat(("/proc/" + std::to_string(guest) + below).c_str(), &theirs) == 0 &&
+        own.st_ino == theirs.st_ino) {
+      return Error{Code::kUnsupported, 0,
+                   std::string("Failed to create sandbox: cannot rely on these walls: it shares "
+                               "the host's namespace '") +
+                       kind + "'",
+                   "run 'carrel doctor'"};
+    }
+  }
+  return {};
+}
+
+}  // namespace
 
 Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
   CARREL_TRY(claim_ids());
@@ -66,6 +92,7 @@ Result<Launched> Launch::finish_walls(const HostSetup& host, SandboxGroups group
     CARREL_TRY(start_behind_walls(groups, launched));
     EnforcementFacts facts = this->facts(host, groups);
     facts.builder = builder;
+    facts.builder_warning = request_.walls->warning(request_.spec);
     CARREL_TRY(check_required(request_.spec, facts));
     launched.enforcement = describe(request_.spec, facts);
     launched.rest.emplace();
@@ -87,6 +114,7 @@ Result<Launched> Launch::finish_walls(const HostSetup& host, SandboxGroups group
 Status finish_room(Launched& launched) {
   const Launched::Rest rest = std::move(*launched.rest);
   launched.rest.reset();
+  CARREL_TRY(check_apart(launched.guest));
   // CRITICAL: before anything runs there that could use it.
   if (!rest.network.rules.empty()) {
     CARREL_TRY(kernel::make_captive({launched.guest, launched.pidfd.get()}, rest.network));

@@ -4,6 +4,7 @@
 #include <linux/mount.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -11,6 +12,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "backends/oci/bundle.h"
@@ -217,8 +219,14 @@ Status run_runtime(const PorchRequest& request) {
     words.push_back(const_cast<char*>(word.c_str()));
   }
   words.push_back(nullptr);
+  const pid_t porch = ::getpid();
   const pid_t child = ::fork();
   if (child == 0) {
+    // A runtime that hangs ends with the porch, which is ended by whoever waits for both.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (::getppid() != porch) {
+      ::_exit(127);
+    }
     ::close(kRequest);
     ::close(kTell);
     std::array<char*, 1> environment = {nullptr};
