@@ -85,6 +85,7 @@ std::vector<ProbeCase> make_cases() {
       plain("A18_ThePageCacheCannotBeWrittenThrough", with_files(system_files)),
       plain("A19_NothingOfAnotherSandboxIsFound", with_arguments({"plant"})),
       plain("A21_TheFirstProcessIsClosed"),
+      plain("D07_NothingOutsideIsReached", with_pretence({SYS_connect, SYS_sendto})),
       plain("E01_NoCapabilityIsHeld"),
       plain("E02_NobodyBecomesRoot"),
       plain("E04_NamespacesAreRefused"),
@@ -126,9 +127,17 @@ std::vector<ProbeCase> make_cases() {
        with_arguments({"70"})},
       memory("G03_SocketBuffersEnd"),
       plain("G07_CountedThingsEnd"),
+      {"G13_TheTimeLimitEndsEverything", {"--timeout", "1"}, {"20"}, with_arguments({"1"})},
       plain("G15_NoControlGroupIsReachable", with_decoys({{"/sys/fs/cgroup/cgroup.procs", "1\n"}})),
       plain("G16_QueuedSignalsEnd"),
       plain("G20_MemoryCannotBePinned"),
+      {"H01_NothingOutlivesItsSandbox",
+       {},
+       {"carrel-probe-left", "look"},
+       with_arguments({"carrel-probe-left", "leave", "look"})},
+      plain("K06_NoSecretOfTheHostIsSeen",
+            with_decoys({{"/proc/1/environ", "CARREL_CANARY_TOKEN=x"}})),
+      {"R280_ProcessorTimeEnds", {"--cpus", "1"}, {"1000"}, with_arguments({"100"})},
   };
 }
 

@@ -11,7 +11,7 @@
 #include <array>
 #include <cerrno>
 
-#include "sandboxees/probe.h"
+#include "verify/probes/probe.h"
 
 // Every way to have memory. Each takes as many MiB as its argument says; getting them all means
 // that no limit holds. The end by the kernel or by Carrel, which leaves no line, is for the host

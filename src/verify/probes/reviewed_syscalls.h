@@ -6,7 +6,7 @@ namespace carrel::probe {
 
 // The calls that somebody looked at and found harmless to a sandbox's surroundings, with any
 // arguments or with the conditions that other probes try. What is not here must not get past the
-// filter, whether it has a name or not. This list is the tests' own: it does not follow the
+// filter, whether it has a name or not. This list is the probes' own: it does not follow the
 // program's.
 inline constexpr long kReviewedCalls[] = {
     SYS_read,

@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <sstream>
 
-#include "sandboxees/probe.h"
+#include "verify/probes/probe.h"
 
 // What proc, sys and the control groups show and let be set.
 namespace carrel::probe {
@@ -98,9 +98,30 @@ bool is_agreed_root(const std::string& root) {
   return root.starts_with("/text");
 }
 
+// Whether a layer is told by its path. The number of a descriptor that is closed tells nothing.
+bool names_layer(const std::string& line, const std::string& word) {
+  const std::size_t at = line.find(word);
+  return at != std::string::npos && line.compare(at + word.size(), 15, "=/proc/self/fd/") != 0;
+}
+
+constexpr std::string_view kAgreed = "agreed=";
+
+// Whether it is what an argument "agreed=PATH" says, or below that.
+bool is_granted(const std::string& root, Arguments arguments) {
+  for (const std::string_view argument : arguments) {
+    if (argument.starts_with(kAgreed)) {
+      const std::string granted(argument.substr(kAgreed.size()));
+      if (root == granted || root.starts_with(granted + "/")) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 // Arguments: where the host's /usr and /etc are in their file systems, which is elsewhere when its
-// root is a subvolume or a directory of a disk; then paths of the host that must neither be told
-// nor lead anywhere.
+// root is a subvolume or a directory of a disk; then "agreed=PATH" for each path that the policy
+// shows, and other paths of the host, which must neither be told nor lead anywhere.
 void look_for_host_paths(Report& report, Arguments arguments) {
   if (arguments.size() < 2) {
     report.open("the probe was not told where the host's /usr and /etc are");
@@ -108,7 +129,12 @@ void look_for_host_paths(Report& report, Arguments arguments) {
   }
   const std::string usr = arguments[0];
   const std::string etc = arguments[1];
-  const Arguments secrets = arguments.subspan(2);
+  std::vector<const char*> secrets;
+  for (const char* argument : arguments.subspan(2)) {
+    if (!std::string_view(argument).starts_with(kAgreed)) {
+      secrets.push_back(argument);
+    }
+  }
   std::istringstream lines(read_some("/proc/self/mountinfo", 1U << 20));
   std::string line;
   std::string own_device;
@@ -127,9 +153,10 @@ void look_for_host_paths(Report& report, Arguments arguments) {
         device == own_device && (root == "/etc/machine-id" || root == "/newroot" ||
                                  root.starts_with("/bindfile") || root.starts_with("/bundle/"));
     report.expect("'" + root + "' at " + place + " is agreed",
-                  root == usr || is_of_etc(root, place, etc) || is_agreed_root(root) || cover);
+                  root == usr || is_of_etc(root, place, etc) || is_agreed_root(root) || cover ||
+                      is_granted(root, arguments));
     for (const char* word : {"upperdir", "workdir", "lowerdir"}) {
-      report.expect(place + " names no layer", line.find(word) == std::string::npos);
+      report.expect(place + " names no layer", !names_layer(line, word));
     }
     for (const char* secret : secrets) {
       report.expect(place + " does not name the host's path", line.find(secret) == line.npos);

@@ -7,6 +7,7 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
@@ -18,8 +19,8 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "sandboxees/descriptors.h"
-#include "sandboxees/probe.h"
+#include "verify/probes/descriptors.h"
+#include "verify/probes/probe.h"
 
 // What can be reached, changed or made in the file tree.
 namespace carrel::probe {
@@ -107,7 +108,18 @@ void list_descriptors(Report& report, Arguments) {
   report.held(std::to_string(open_at_start.size()) + " descriptors are open");
 }
 
+// What protects them besides their owner: a mount that is read-only, whoever asks.
+void look_at_mounts(Report& report) {
+  for (const char* place : {"/", "/usr", "/dev", "/proc/sys"}) {
+    struct statvfs info{};
+    if (::statvfs(place, &info) == 0) {
+      report.expect(std::string(place) + " is mounted read-only", (info.f_flag & ST_RDONLY) != 0);
+    }
+  }
+}
+
 void write_system_files(Report& report, Arguments) {
+  look_at_mounts(report);
   for (const char* directory : {"", "/usr", "/usr/bin", "/etc", "/bin", "/sbin", "/lib", "/root",
                                 "/opt", "/mnt", "/srv", "/var", "/home", "/dev", "/sys"}) {
     const std::string path = std::string(directory) + "/carrel-probe";

@@ -16,7 +16,7 @@
 #include <cerrno>
 #include <sstream>
 
-#include "sandboxees/probe.h"
+#include "verify/probes/probe.h"
 
 // What one process can do to another: to the first one above all, which has the same user.
 namespace carrel::probe {

@@ -18,7 +18,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "sandboxees/probe.h"
+#include "verify/probes/probe.h"
 
 // What two sandboxes, or a sandbox and the host, could have in common.
 namespace carrel::probe {
@@ -44,11 +44,18 @@ void leave_marks(Report& report) {
   report.not_applicable("left " + std::to_string(left) + " marks");
 }
 
-// Argument "leave": only leaves the marks, for somebody else to look for. "plant": leaves them and
-// looks.
+// Argument "leave": only leaves the marks, for somebody else to look for; "hold": and stays there
+// after a word that they are. "plant": leaves them and looks.
 void find_marks(Report& report, Arguments arguments) {
   if (has_argument(arguments, "plant") || has_argument(arguments, "leave")) {
     leave_marks(report);
+  }
+  if (has_argument(arguments, "hold")) {
+    constexpr char kLeft[] = "left\n";
+    constexpr unsigned kSeconds = 20;
+    if (::write(1, kLeft, sizeof kLeft - 1) > 0) {
+      ::sleep(kSeconds);
+    }
   }
   if (has_argument(arguments, "leave")) {
     return;

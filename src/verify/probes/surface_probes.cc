@@ -16,8 +16,8 @@
 #include <atomic>
 #include <cerrno>
 
-#include "sandboxees/probe.h"
-#include "sandboxees/reviewed_syscalls.h"
+#include "verify/probes/probe.h"
+#include "verify/probes/reviewed_syscalls.h"
 
 // The system calls that the filter lets through, and the families of sockets.
 namespace carrel::probe {

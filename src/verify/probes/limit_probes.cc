@@ -14,7 +14,7 @@
 
 #include <cerrno>
 
-#include "sandboxees/probe.h"
+#include "verify/probes/probe.h"
 
 // How much of everything that can be counted a sandbox may have.
 namespace carrel::probe {

@@ -25,7 +25,7 @@
 #include <cstdint>
 #include <sstream>
 
-#include "sandboxees/probe.h"
+#include "verify/probes/probe.h"
 
 // Getting more rights than one was given.
 namespace carrel::probe {

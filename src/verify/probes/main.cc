@@ -8,10 +8,11 @@
 #include <array>
 #include <cstdlib>
 
-#include "sandboxees/descriptors.h"
-#include "sandboxees/probe.h"
+#include "verify/probes/descriptors.h"
+#include "verify/probes/probe.h"
 
 // probe --list
+// probe --stay
 // probe HOST_MOUNT_NAMESPACE NAME [ARGUMENT...]
 //
 // HOST_MOUNT_NAMESPACE is the inode of the host's own mount namespace. CRITICAL: in that namespace
@@ -23,10 +24,10 @@ using carrel::probe::Probe;
 constexpr int kRefused = 3;
 constexpr int kUnknown = 2;
 
-std::array<std::span<const Probe>, 8> subjects() {
+std::array<std::span<const Probe>, 10> subjects() {
   using namespace carrel::probe;
-  return {file_probes(),    proc_probes(),    process_probes(), privilege_probes(),
-          surface_probes(), sharing_probes(), limit_probes(),   memory_probes()};
+  return {file_probes(),    proc_probes(),  process_probes(), privilege_probes(), surface_probes(),
+          sharing_probes(), limit_probes(), memory_probes(),  network_probes(),   lasting_probes()};
 }
 
 // Whether this is provably not the host. A namespace that cannot be read counts as the host's,
@@ -55,6 +56,9 @@ int main(int argc, char** argv) {
       }
     }
     return 0;
+  }
+  if (argc == 2 && ::strcmp(argv[1], carrel::probe::kStay) == 0) {
+    carrel::probe::stay();
   }
   if (argc < 3) {
     ::fputs("usage: probe HOST_MOUNT_NAMESPACE NAME [ARGUMENT...]\n", stderr);

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "sandboxees/probe.h"
+#include "verify/probes/probe.h"
 
 namespace carrel::probe {
 namespace {
@@ -67,7 +67,7 @@ void Report::must_fail_with(std::string what, long result, std::span<const int> 
   }
 }
 
-void Report::expect(std::string what, bool holds) {
+void Report::expect(std::string what, Fact holds) {
   if (holds) {
     held(std::move(what));
   } else {

@@ -23,7 +23,8 @@ class Report {
   // As must_fail, and only these reasons count as a refusal.
   void must_fail_with(std::string what, long result, std::span<const int> reasons);
   // Says that something is as it should be, or is not.
-  void expect(std::string what, bool holds);
+  using Fact = bool;
+  void expect(std::string what, Fact holds);
 
   [[nodiscard]] bool is_open() const { return !open_.empty(); }
   // One line of JSON: the verdict is "open" if any attempt was, else "held", else "n/a".
@@ -51,6 +52,12 @@ std::span<const Probe> surface_probes();
 std::span<const Probe> sharing_probes();
 std::span<const Probe> limit_probes();
 std::span<const Probe> memory_probes();
+std::span<const Probe> network_probes();
+std::span<const Probe> lasting_probes();
+
+// What a process does that was left behind: nothing, for two minutes at most, whatever it is sent.
+[[noreturn]] void stay();
+inline constexpr char kStay[] = "--stay";
 
 // Helpers.
 std::string error_name(int number);
