@@ -32,6 +32,7 @@ constexpr Part kParts[] = {
     {"files", measure_files},
     {"instructions", measure_instructions},
     {"egress", measure_egress},
+    {"flows", measure_flows},
     // The last: it enters a mount namespace.
     {"workspaces", measure_workspaces},
 };

@@ -30,7 +30,10 @@ void measure_daemon(const Setup& setup, Effort effort, Report& report);
 // What it costs to reach a server from a sandbox, and to have a network at all.
 void measure_egress(const Setup& setup, Effort effort, Report& report);
 
-// Snapshot, restore and fork of a large workspace, on the disk as it is and on btrfs.
+// The newest turns of a small and of a large journal.
+void measure_flows(const Setup& setup, Effort effort, Report& report);
+
+// Snapshot, checkpoint, restore and fork of a large workspace, on the disk as it is and on btrfs.
 void measure_workspaces(const Setup& setup, Effort effort, Report& report);
 
 }  // namespace carrel::bench

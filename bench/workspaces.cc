@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/unique_fd.h"
+#include "bench/flows.h"
 #include "bench/loop_disk.h"
 #include "bench/sections.h"
 #include "storage/workspaces/disk_image.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr Budget kSnapshotPlain{Budget::Better::kLess, 1.0 / 30, 1.0 / 50};
 constexpr Budget kSnapshotShared{Budget::Better::kLess, 1.0 / 100, 1.0 / 300};
+constexpr Budget kCheckpoint{Budget::Better::kLess, 1.0 / 25, 1.0 / 40};
 constexpr Budget kFork{Budget::Better::kLess, 2, 1.2};
 constexpr char kCopy[] = "cp -a";
 constexpr char kEmptyFork[] = "fork of an empty workspace";
@@ -56,6 +58,13 @@ class Room {
   Room& operator=(const Room&) = delete;
   ~Room() {
     (void)carrel({"rm", "--all", "--force"});
+    auto flows = carrel({"flow", "ls", "--json", "--limit", "1000"});
+    const auto list = nlohmann::json::parse(flows.ok() ? flows.value() : "", nullptr, false);
+    if (list.is_object()) {
+      for (const auto& one : list["executions"]) {
+        (void)carrel({"flow", "rm", one.value("execution", "")});
+      }
+    }
     for (const char* name : {"big", "empty"}) {
       (void)carrel({"workspace", "rm", name});
     }
@@ -97,6 +106,12 @@ class Room {
     snapshots_.push_back(row["id"]);
     frozen_ms_.push_back(static_cast<double>(row.value("frozen_us", std::int64_t{0})) / 1000);
     return took;
+  }
+
+  // The same as the end of a turn: with the record, and what the files are.
+  Result<double> checkpoint() const {
+    settle();
+    return time_checkpoint(setup_, who_, home_, "big", {"exec", big_, "--", "bash", "-c", kChange});
   }
 
   // From the newest to the one before it, or back: ten files differ.
@@ -179,6 +194,9 @@ void measure_at(const Setup& setup, const Place& place, Effort effort, Report& r
   contenders.push_back(Contender{"snapshot, 10 files changed", [&in] { return in.snapshot(); },
                                  kCopy,
                                  blocks == Blocks::kShared ? kSnapshotShared : kSnapshotPlain});
+  contenders.push_back(
+      Contender{"checkpoint of a turn, 10 files changed", [&in] { return in.checkpoint(); }, kCopy,
+                blocks == Blocks::kCopied ? std::optional(kCheckpoint) : std::nullopt});
   contenders.push_back(
       Contender{"restore, 10 files differ", [&in] { return in.restore(); }, kCopy});
   interleave(report, section, "ms", std::move(contenders),

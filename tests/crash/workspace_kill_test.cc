@@ -82,7 +82,9 @@ class WorkspaceKill : public CarrelTest {
 
   std::vector<std::string> workspaces() const {
     std::vector<std::string> names;
-    const json list = json::parse(carrel({"workspace", "ls", "--json"}).out, nullptr, false);
+    const Run told = carrel({"workspace", "ls", "--json"});
+    EXPECT_EQ(told.status, 0) << what_ << ": " << told.err;
+    const json list = json::parse(told.out, nullptr, false);
     for (const json& one : list.value("workspaces", json::array())) {
       names.push_back(one["name"]);
     }
@@ -94,8 +96,9 @@ class WorkspaceKill : public CarrelTest {
   }
   std::vector<std::string> history(const std::string& workspace) const {
     std::vector<std::string> ids;
-    const json list =
-        json::parse(carrel({"workspace", "history", workspace, "--json"}).out, nullptr, false);
+    const Run told = carrel({"workspace", "history", workspace, "--json"});
+    EXPECT_EQ(told.status, 0) << what_ << ": " << told.err;
+    const json list = json::parse(told.out, nullptr, false);
     for (const json& one : list.value("snapshots", json::array())) {
       ids.push_back(one["id"]);
     }

@@ -1,0 +1,215 @@
+#include <nlohmann/json.hpp>
+
+#include "cli/diff.h"
+#include "cli/flow.h"
+#include "cli/fork.h"
+#include "cli/output.h"
+#include "journal/files.h"
+#include "journal/run.h"
+#include "manager/workspace_target.h"
+#include "storage/workspaces/restore.h"
+#include "storage/workspaces/rights.h"
+#include "storage/workspaces/snapshot.h"
+
+namespace carrel::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using journal::ExecutionRow;
+using journal::TurnRow;
+
+std::string to_text(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+struct Found {
+  ExecutionRow execution;
+  TurnRow turn;
+};
+
+// A turn that has files. The journal is closed again when this returns.
+Result<Found> find_turn(const std::string& execution, const std::string& selector) {
+  CARREL_ASSIGN(const storage::Home home, storage::Home::open());
+  CARREL_ASSIGN(journal::Journal journal, journal::Journal::open(home));
+  Found found;
+  CARREL_ASSIGN(found.execution, journal.find_execution(execution));
+  CARREL_ASSIGN(found.turn, journal.find_turn(found.execution.id, selector));
+  if (found.turn.snapshot.empty()) {
+    return Error{
+        Code::kConflict, 0,
+        "turn '" + found.turn.name + "' of the execution '" + found.execution.id +
+            "' has left no files",
+        found.execution.workspace.empty() ? "its flow has no workspace" : "it was not finished"};
+  }
+  return found;
+}
+
+Result<storage::Tree> tree_of(manager::WorkspaceTarget& at, const std::string& snapshot) {
+  CARREL_ASSIGN(const storage::SnapshotRow row, at.store->find_snapshot("", snapshot));
+  return at.store->read_tree(row.layers);
+}
+
+// Makes the workspace what the turn left, and returns the snapshot of what it was before.
+Result<std::string> restore_turn(const Found& found) {
+  CARREL_ASSIGN(const storage::Home home, storage::Home::open());
+  {
+    CARREL_ASSIGN(journal::Journal journal, journal::Journal::open(home));
+    if (journal.is_running(found.execution.id)) {
+      return Error{Code::kConflict, 0, "the execution '" + found.execution.id + "' is running",
+                   "wait for its end"};
+    }
+  }
+  CARREL_ASSIGN(const std::unique_ptr<manager::WorkspaceTarget> at,
+                manager::open_workspace_target(found.execution.workspace));
+  if (!at->boxes.empty()) {
+    return Error{Code::kConflict, 0, "a sandbox runs in the workspace '" + at->row.name + "'",
+                 "end it first: carrel rm " + at->boxes.front().id};
+  }
+  CARREL_ASSIGN(const UniqueFd alone, manager::keep_runs_away(*at));
+  CARREL_ASSIGN(const storage::SnapshotRow wanted,
+                at->store->find_snapshot("", found.turn.snapshot));
+  CARREL_ASSIGN(const storage::SnapshotRow kept,
+                storage::take_snapshot(*at->store, at->row,
+                                       {.unchanged = storage::Unchanged::kLastOne}, *at->writers));
+  CARREL_ASSIGN(at->row, at->store->find(at->row.name));
+  CARREL_TRY(storage::restore_snapshot(*at->store, at->row, wanted, *at->writers));
+  return kept.id;
+}
+
+}  // namespace
+
+int diff_turn(const Context& context, const Words& words) {
+  auto first = find_turn(words[0], words[1]);
+  auto last = words.size() > 2 ? find_turn(words[0], words[2]) : first;
+  if (!first.ok() || !last.ok()) {
+    return fail(context, first.ok() ? last.error() : first.error());
+  }
+  auto target = manager::open_workspace_target(first->execution.workspace);
+  if (!target.ok()) {
+    return fail(context, target.error());
+  }
+  const std::string from = words.size() > 2 ? first->turn.snapshot : first->turn.start_snapshot;
+  auto before = tree_of(**target, from);
+  auto after = tree_of(**target, last->turn.snapshot);
+  if (!before.ok() || !after.ok()) {
+    return fail(context, before.ok() ? after.error() : before.error());
+  }
+  return show_diff(context, **target, before.value(), after.value());
+}
+
+int fork_turn(const Context& context, const Words& words) {
+  auto found = find_turn(words[0], words[1]);
+  auto home = storage::Home::open();
+  if (!found.ok() || !home.ok()) {
+    return fail(context, found.ok() ? home.error() : found.error());
+  }
+  auto id = make_fork(context, home.value(), found->execution.workspace, found->turn.snapshot);
+  if (!id.ok()) {
+    return fail(context, id.error());
+  }
+  print(context.json() ? to_text(Json{{"id", id.value()}, {"snapshot", found->turn.snapshot}})
+                       : id.value() + "\n");
+  return 0;
+}
+
+int roll_back(const Context& context, const Words& words) {
+  auto found = find_turn(words[0], words[1]);
+  auto kept = found.ok() ? restore_turn(found.value()) : Result<std::string>(found.error());
+  if (!kept.ok()) {
+    return fail(context, kept.error());
+  }
+  if (!context.json()) {
+    print_error("carrel: what the workspace held is kept as the snapshot " + kept.value() + "\n");
+  }
+  print(context.json() ? to_text(Json{{"workspace", found->execution.workspace},
+                                      {"snapshot", found->turn.snapshot},
+                                      {"kept", kept.value()}})
+                       : found->turn.snapshot + "\n");
+  return 0;
+}
+
+namespace {
+
+// Repeats an execution from its record, in a workspace of its own. Nothing is run.
+Result<Json> repeat(const Context& context, const std::string& named) {
+  CARREL_ASSIGN(const storage::Home home, storage::Home::open());
+  CARREL_ASSIGN(journal::Journal journal, journal::Journal::open(home));
+  CARREL_ASSIGN(const ExecutionRow source, journal.find_execution(named));
+  CARREL_ASSIGN(const std::vector<TurnRow> turns, journal.turns(source.id));
+  if (turns.empty()) {
+    return Error{Code::kConflict, 0, "the execution '" + source.id + "' has no turns", {}};
+  }
+  journal::RunOptions options;
+  options.replay = journal::Replay{source.id};
+  options.execution = std::string(context.arguments.value(OptionId::kName).value_or(""));
+  if (const auto output = context.arguments.value(OptionId::kOutput)) {
+    options.replay->overrides.push_back(
+        {std::to_string(turns.back().position), "", std::string(*output)});
+  }
+  options.tell = [&](const journal::RunEvent& event) {
+    print_error("carrel: " + printable(journal::event_line(event)) + "\n");
+  };
+  std::string workspace;
+  std::unique_ptr<journal::Files> files = std::make_unique<journal::NoFiles>();
+  if (!source.workspace.empty()) {
+    workspace = std::string(context.arguments.value(OptionId::kNewWorkspace)
+                                .value_or("replay-" + storage::random_hex(8)));
+    CARREL_TRY(journal::make_workspace_from(home, source.first_snapshot, workspace));
+    files = std::make_unique<journal::WorkspaceFiles>(workspace);
+  }
+  CARREL_ASSIGN(const std::unique_ptr<journal::Run> run,
+                journal::Run::begin(journal, *files, std::move(options)));
+  CARREL_TRY(run->repeat());
+  CARREL_TRY(run->finish());
+  return Json{{"execution", run->execution()}, {"replay_of", source.id}, {"workspace", workspace}};
+}
+
+// Those that were removed, up to the first that could not be.
+Status remove_each(const Words& words, Words& removed) {
+  CARREL_ASSIGN(const storage::Home home, storage::Home::open());
+  CARREL_ASSIGN(journal::Journal journal, journal::Journal::open(home));
+  CARREL_TRY(journal.settle());
+  for (const std::string& named : words) {
+    CARREL_ASSIGN(const ExecutionRow row, journal.find_execution(named));
+    CARREL_TRY(journal.remove(row.id));
+    removed.push_back(row.id);
+  }
+  return {};
+}
+
+// Takes away what no snapshot needs any more.
+Status sweep() {
+  CARREL_ASSIGN(const storage::Home home, storage::Home::open());
+  storage::gain_rights_over_own_files();
+  CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
+  return store.sweep();
+}
+
+}  // namespace
+
+int replay_flow(const Context& context, const std::string& named) {
+  auto done = repeat(context, named);
+  if (!done.ok()) {
+    return fail(context, done.error());
+  }
+  print(context.json() ? to_text(done.value()) : done->value("execution", "") + "\n");
+  return 0;
+}
+
+int remove_flows(const Context& context, const Words& words) {
+  Words removed;
+  Status failed = remove_each(words, removed);
+  if (Status swept = sweep(); failed.ok()) {
+    failed = std::move(swept);
+  }
+  if (context.json()) {
+    print(to_text(Json{{"removed", removed}}));
+  } else {
+    for (const std::string& id : removed) {
+      print(id + "\n");
+    }
+  }
+  return failed.ok() ? 0 : fail(context, failed.error());
+}
+
+}  // namespace carrel::cli

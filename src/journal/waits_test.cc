@@ -1,0 +1,46 @@
+#include "journal/waits.h"
+
+#include <gtest/gtest.h>
+
+namespace carrel::journal {
+namespace {
+
+TEST(Waits, NamesAreTheIndexAndTheBeginningOfTheQuestionsDigest) {
+  EXPECT_EQ(wait_name(0, "abc"), "ask_question:0:a9993e36");  // SHA-1 of "abc"
+  EXPECT_EQ(wait_name(1, "abc"), "ask_question:1:a9993e36");
+  EXPECT_NE(wait_name(0, "abd"), wait_name(0, "abc"));
+}
+
+TEST(Waits, AnAnswerIsWhatTheSchemaSays) {
+  const char* schema = R"({"type":"object","required":["name"],"additionalProperties":false,
+    "properties":{"name":{"type":"string","minLength":2,"maxLength":4},
+                  "age":{"type":"integer","minimum":0,"maximum":150},
+                  "kind":{"enum":["a","b"]},
+                  "list":{"type":"array","maxItems":2,"items":{"type":"boolean"}}}})";
+  for (const char* good :
+       {R"({"name":"Ada"})", R"({"name":"Ada","age":36,"kind":"a","list":[true]})",
+        R"({"name":"äöüß"})"}) {
+    EXPECT_TRUE(check_answer(schema, good).ok()) << good;
+  }
+  for (const char* bad :
+       {"", "nothing", "[]", "{}", R"({"name":1})", R"({"name":"A"})", R"({"name":"Adele"})",
+        R"({"name":"Ada","age":-1})", R"({"name":"Ada","age":1.5})", R"({"name":"Ada","age":151})",
+        R"({"name":"Ada","kind":"c"})", R"({"name":"Ada","list":[1]})",
+        R"({"name":"Ada","list":[true,true,true]})", R"({"name":"Ada","more":1})"}) {
+    EXPECT_FALSE(check_answer(schema, bad).ok()) << bad;
+  }
+}
+
+TEST(Waits, WhatASchemaSaysAndNobodyChecksIsRefused) {
+  for (const char* schema :
+       {R"({"pattern":"^a"})", R"({"type":"date"})", "[]", "{",
+        R"({"properties":{"a":{"format":"email"}}})", R"({"items":{"oneOf":[]}})"}) {
+    EXPECT_FALSE(check_schema(schema).ok()) << schema;
+  }
+  EXPECT_TRUE(check_schema("").ok());
+  EXPECT_TRUE(check_answer("", "\"anything\"").ok());
+  EXPECT_FALSE(check_answer("", "no JSON").ok());
+}
+
+}  // namespace
+}  // namespace carrel::journal
