@@ -1,0 +1,108 @@
+#include "agent/loop.h"
+
+#include "base/sha256.h"
+
+namespace carrel::agent {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Error reached(const std::string& what, const std::string& key) {
+  return {Code::kResource, 0, "the agent has reached its limit of " + what,
+          "'" + key + "' in [limits] of its profile"};
+}
+
+Error out_of_time(const Budget& budget) {
+  return reached(std::to_string(budget.limits.time.count() / 1000) + " seconds", "time");
+}
+
+Status check(const Budget& budget, std::uint64_t step) {
+  if (step >= budget.limits.steps) {
+    return reached(std::to_string(budget.limits.steps) + " steps in one turn", "steps");
+  }
+  if (budget.usage.total() >= budget.limits.tokens) {
+    return reached(std::to_string(budget.limits.tokens) + " tokens", "tokens");
+  }
+  if (Clock::now() >= budget.deadline) {
+    return out_of_time(budget);
+  }
+  return {};
+}
+
+// A tool's answer as the model gets it.
+ToolReply reply_to(const ToolCall& call, const tools::ToolResult& result) {
+  ToolReply reply;
+  reply.id = call.id;
+  reply.failed = result.failed();
+  reply.image = result.image;
+  reply.image_type = result.image_type;
+  for (const std::string* part : {&result.error, &result.output}) {
+    if (!part->empty()) {
+      reply.text += (reply.text.empty() ? "" : "\n") + *part;
+    }
+  }
+  if (!result.system.empty()) {
+    reply.text += (reply.text.empty() ? "" : "\n") + std::string("[") + result.system + "]";
+  }
+  return reply;
+}
+
+Result<Reply> ask(const Loop& loop, const std::vector<Message>& messages) {
+  const std::vector<const tools::ToolDefinition*> definitions = loop.registry.definitions();
+  Listener listener;
+  listener.said = [&](std::string_view text) { loop.observer.said(text); };
+  listener.again = [&](const Error& why, std::chrono::milliseconds pause) {
+    loop.observer.asked_again(why, pause);
+  };
+  const Prompt prompt{loop.system, messages, definitions, loop.budget.deadline};
+  auto reply = loop.recorder.model(sha256(messages_to_json(messages)), [&]() -> Result<Reply> {
+    ++loop.budget.model_calls;
+    return loop.model.ask(prompt, listener, loop.cancel);
+  });
+  loop.observer.said_all();
+  return reply;
+}
+
+Result<std::string> work(const Loop& loop, const std::string& prompt,
+                         std::vector<Message>& messages) {
+  messages.push_back({Message::Role::kUser, prompt});
+  for (std::uint64_t step = 0;; ++step) {
+    CARREL_TRY(check(loop.budget, step));
+    CARREL_ASSIGN(Reply reply, ask(loop, messages));
+    loop.budget.usage += reply.usage;
+    messages.push_back({Message::Role::kAssistant, reply.text, reply.calls});
+    if (reply.calls.empty()) {
+      if (reply.stop == Reply::Stop::kLength) {
+        return Error{Code::kResource, 0, "the model's answer is longer than it may be",
+                     "'max_tokens' in [model] of its profile"};
+      }
+      return reply.text;
+    }
+    Message answers{Message::Role::kTool};
+    for (const ToolCall& call : reply.calls) {
+      if (loop.cancel.asked()) {
+        return tools::cancelled();
+      }
+      loop.observer.calls(call);
+      CARREL_ASSIGN(const tools::ToolResult result, loop.recorder.tool(call, [&] {
+        return loop.registry.call(call.name, call.arguments, loop.cancel);
+      }));
+      loop.observer.called(call, result);
+      answers.replies.push_back(reply_to(call, result));
+    }
+    messages.push_back(std::move(answers));
+  }
+}
+
+}  // namespace
+
+Result<std::string> run_turn(const Loop& loop, const std::string& prompt,
+                             std::vector<Message>& messages) {
+  auto answer = work(loop, prompt, messages);
+  if (!answer.ok() && tools::is_cancelled(answer.error()) && loop.cancel.expired()) {
+    return out_of_time(loop.budget);
+  }
+  return answer;
+}
+
+}  // namespace carrel::agent

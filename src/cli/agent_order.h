@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+
+#include "agent/agent.h"
+#include "agent/saved_plan.h"
+#include "base/result.h"
+#include "cli/context.h"
+#include "storage/home.h"
+
+namespace carrel::cli {
+
+// Everything that was asked of `carrel agent run`.
+struct AgentOrder {
+  agent::SavedPlan plan;
+  std::string execution;
+  enum class Prompts { kGiven, kTyped } prompts = Prompts::kGiven;
+};
+
+// The task, the flow file, or the execution that is resumed, with the profile and the options over
+// it. Nothing is made.
+Result<AgentOrder> read_agent_order(const Context& context, const storage::Home& home);
+
+// How the sandbox is made, and what identifies its image. The workspace's name is put into the
+// order; with --workspace-from a new workspace is made. The context has to outlive the plan.
+Result<agent::AgentPlan> make_agent_plan(const Context& context, storage::Home& home,
+                                         AgentOrder& order);
+
+}  // namespace carrel::cli
