@@ -22,6 +22,7 @@ if(CARREL_SANITIZE)
   target_compile_options(carrel_flags INTERFACE
     -fsanitize=${CARREL_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(carrel_flags INTERFACE -fsanitize=${CARREL_SANITIZE})
+  target_compile_definitions(carrel_flags INTERFACE CARREL_SANITIZED)
 else()
   target_compile_options(carrel_flags INTERFACE
     $<$<CONFIG:Release>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>)

@@ -13,7 +13,7 @@
 #include "cli/context.h"
 #include "cli/mounts.h"
 #include "cli/output.h"
-#include "cli/workspace_target.h"
+#include "manager/workspace_target.h"
 #include "storage/mount_facts.h"
 #include "storage/workspaces/carry.h"
 #include "storage/workspaces/current.h"
@@ -114,7 +114,7 @@ bool is_agreed(const Context& context, std::size_t count, const std::string& dir
   return n > 0 && (answer[0] == 'y' || answer[0] == 'Y');
 }
 
-Result<std::vector<Carry>> find_changes(const Context& context, WorkspaceTarget& at,
+Result<std::vector<Carry>> find_changes(const Context& context, manager::WorkspaceTarget& at,
                                         int directory) {
   auto origin = at.store->find_snapshot(at.row.name, storage::kOrigin);
   if (!origin.ok()) {
@@ -162,11 +162,11 @@ void order_changes(std::vector<Carry>& carries) {
 }  // namespace
 
 int apply_command(const Context& context) {
-  auto target = open_workspace_target(std::string(context.arguments.operands.front()));
+  auto target = manager::open_workspace_target(std::string(context.arguments.operands.front()));
   if (!target.ok()) {
     return fail(context, target.error());
   }
-  WorkspaceTarget& at = **target;
+  manager::WorkspaceTarget& at = **target;
   if (at.row.source.empty()) {
     return fail(context, Error{Code::kInvalid, 0,
                                "the workspace '" + at.row.name + "' is no copy of a directory",

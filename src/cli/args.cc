@@ -283,6 +283,12 @@ class Parser {
                                                 kWorkspaceActions}));
         }
         return {};
+      case OperandKind::kFlowAction:
+        if (!is_word_of(kFlowActions, word)) {
+          return usage_error(
+              command(), concat({"unknown action ", quote(word), "; it is one of ", kFlowActions}));
+        }
+        return {};
       case OperandKind::kNetAction:
         if (!is_word_of(kNetActions, word)) {
           return usage_error(

@@ -6,10 +6,10 @@
 #include "backends/native/strays.h"
 #include "cli/foreground.h"
 #include "cli/output.h"
-#include "cli/workspace_target.h"
 #include "manager/box_command.h"
 #include "manager/life.h"
 #include "manager/stopping.h"
+#include "manager/workspace_target.h"
 #include "policy/size.h"
 
 namespace carrel::cli {
@@ -24,7 +24,7 @@ Result<Connection> try_to_connect(const std::string& named) {
   Connection connection;
   CARREL_ASSIGN(connection.home, storage::Home::open());
   CARREL_ASSIGN(connection.record,
-                manager::find_awake(connection.home, named, finish_restore_apart));
+                manager::find_awake(connection.home, named, manager::finish_restore_apart));
   CARREL_ASSIGN(connection.use, manager::begin_use(connection.home, connection.record));
   auto stream = manager::connect(connection.home, connection.record);
   native::sweep_quickly(connection.home);

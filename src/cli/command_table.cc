@@ -226,6 +226,22 @@ constexpr std::array kCommands = {
             "carrel apply $id src README.md\ttake over some of it\n",
             Visibility::kListed},
     Command{
+        CommandId::kFlow, "flow", "look at what agents did, turn by turn, and go back to it",
+        CommandGroup::kFiles, kFlowWords, 1, kMany, Trailing::kNothing, kUsageFailed, std::nullopt,
+        "ACTION is ls, turns, show EXECUTION, explain EXECUTION TURN, diff EXECUTION TURN [TURN], "
+        "fork EXECUTION TURN, rollback EXECUTION TURN, replay EXECUTION, waits, answer EXECUTION "
+        "WAIT JSON, abort EXECUTION WAIT or rm EXECUTION... TURN is a turn's number, its name or "
+        "its id. explain tells why a turn was run and not taken from the record; diff what it "
+        "changed in the workspace; fork makes a sandbox with the files that it left; rollback "
+        "makes the workspace what it was after it, and keeps what it was before as a snapshot; "
+        "replay makes a new execution and a new workspace from what is recorded, and runs "
+        "nothing; rm forgets an execution, and with it snapshots that nothing else needs.",
+        "carrel flow show demo\tits turns, commands and files\n"
+        "carrel flow diff demo 2\twhat the second turn changed\n"
+        "carrel flow rollback demo default\tback to the first turn\n"
+        "carrel flow answer demo ask_question:0:0a4d55a8 '\"yes\"'\tlet it go on\n",
+        Visibility::kListed},
+    Command{
         CommandId::kSetup, "setup", "prepare this host for the first sandbox", CommandGroup::kOther,
         kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt,
         "Makes the state directory and tries a sandbox in it. Every other command makes what it "
@@ -235,6 +251,20 @@ constexpr std::array kCommands = {
     Command{CommandId::kDoctor, "doctor", "say what this host can enforce, and what is missing",
             CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt, "",
             "carrel doctor\tcheck this host\n", Visibility::kListed},
+    Command{CommandId::kVerify, "verify", "attack a sandbox of this host, and say what held",
+            CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kCarrelFailed, Operation::kRun,
+            "Makes sandboxes with the given policy, as `carrel run` does, and attacks each from "
+            "inside: files, network, processes, resources, limits, what stays, privileges, system "
+            "calls, the shell's protocol. Success is looked for on the host as well: in files that "
+            "were planted there, at listeners, among its processes. What the policy grants is told "
+            "and is no hole. Nothing of the host is changed and nothing is left. Exit status: 0 if "
+            "everything held, 1 if something got through or is unclear, 125 if it could not be "
+            "tried.",
+            "carrel verify\tthe default policy\n"
+            "carrel verify --policy carrel.toml --backend bubblewrap\tyour policy, other walls\n"
+            "carrel verify --only net --json\tone group, for programs\n"
+            "carrel verify --junit results.xml\tfor CI\n",
+            Visibility::kListed},
     Command{CommandId::kMount, "mount", "say whether a host path may be mounted, and why",
             CommandGroup::kOther, kCheckPath, 2, 2, Trailing::kNothing, kUsageFailed, std::nullopt,
             "Shows the verdict, the rule behind it, where PATH really is, how it would be mounted "
@@ -295,6 +325,26 @@ constexpr std::array kCommands = {
             "carrel serve --listen tcp:127.0.0.1:8080 --token-file tokens\tover TCP\n"
             "carrel serve --openapi\twhat it can do\n",
             Visibility::kListed},
+    Command{
+        CommandId::kAgent, "agent", "let a model do a task in a sandbox, turn by turn",
+        CommandGroup::kOnce, kAgentWords, 1, 2, Trailing::kNothing, kCarrelFailed,
+        Operation::kCreate,
+        "Asks a model, runs the tools that it calls in a sandbox, and goes on until it is done. "
+        "Each finished turn is in the journal with the files it left before it is reported: the "
+        "same execution run again takes finished turns from there (see `carrel flow`). TASK is "
+        "one turn; --file has several; without either each line that is typed is one. Ctrl-C ends "
+        "a turn. "
+        "--profile names a TOML file with name, system_prompt, tools, sandboxed (all, code, files "
+        "or none), skills, allowed_services and tables [model], [limits], [sandbox], [services] "
+        "and [mcp]; options go over it. The model's key is in ANTHROPIC_API_KEY or OPENAI_API_KEY, "
+        "or a secret (`carrel secret set anthropic`). DISABLE_CACHE=1 runs every turn anew, "
+        "FORCE_FAILURE=1 fails after the first. Exit status: 0 when all turns are done, 1 when "
+        "one failed, 130 when it was cancelled.",
+        "carrel agent run 'find the bug in main.c' --workspace-from .\ta task\n"
+        "carrel agent run --file report.toml\tseveral turns\n"
+        "carrel agent run --resume 3fa91c04d1e2\tgo on after a crash\n"
+        "carrel agent run --model openai:qwen3 --profile local.toml 'hi'\tanother model\n",
+        Visibility::kListed},
     Command{CommandId::kCompletion, "completion", "print a completion script for a shell",
             CommandGroup::kOther, kShellName, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt,
             "SHELL is bash, zsh or fish.",
@@ -317,6 +367,10 @@ constexpr std::array kCommands = {
     Command{CommandId::kEgress, "egress",
             "serve the networks of a user's sandboxes; started by itself", CommandGroup::kOther,
             kWords, 0, kMany, Trailing::kNothing, kUsageFailed, std::nullopt, "", "",
+            Visibility::kHidden},
+    Command{CommandId::kCheckpoint, "checkpoint",
+            "keep the files of a turn, or put them back; started by itself", CommandGroup::kOther,
+            kWords, 2, 3, Trailing::kNothing, kUsageFailed, std::nullopt, "", "",
             Visibility::kHidden},
 };
 

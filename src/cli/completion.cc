@@ -47,6 +47,8 @@ std::string operand_words(const Command& command) {
       return "import pull build ls rm prune";
     case OperandKind::kWorkspaceAction:
       return std::string(kWorkspaceActions);
+    case OperandKind::kFlowAction:
+      return std::string(kFlowActions);
     case OperandKind::kNetAction:
       return std::string(kNetActions);
     case OperandKind::kSecretAction:

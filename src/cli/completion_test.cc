@@ -67,9 +67,9 @@ TEST(CompletionTest, BashCompletesCommandsOptionsAndTheirWords) {
   EXPECT_EQ(completed("carrel ru"), "run\n");
   EXPECT_EQ(completed("carrel run --mem"), "--memory\n");
   EXPECT_EQ(completed("carrel run --memory ''"), "\n");
-  EXPECT_EQ(completed("carrel run --isolation ''"), "namespace\n");
+  EXPECT_EQ(completed("carrel run --isolation ''"), "namespace gvisor vm\n");
   EXPECT_EQ(completed("carrel run --isolation = n"), "namespace\n");
-  EXPECT_EQ(completed("carrel run --isolation ="), "namespace\n");
+  EXPECT_EQ(completed("carrel run --isolation ="), "namespace gvisor vm\n");
   EXPECT_EQ(completed("carrel code --lang b"), "bash\n");
   EXPECT_EQ(completed("carrel logs --f"), "--follow --from\n");
   EXPECT_EQ(completed("carrel completion ''"), "bash zsh fish\n");

@@ -43,14 +43,18 @@ int restore_command(const Context& context);
 int fork_command(const Context& context);
 int diff_command(const Context& context);
 int apply_command(const Context& context);
+int flow_command(const Context& context);
 int setup_command(const Context& context);
 int doctor_command(const Context& context);
+int verify_command(const Context& context);
 int mount_command(const Context& context);
 int port_command(const Context& context);
 int serve_command(const Context& context);
+int agent_command(const Context& context);
 int net_command(const Context& context);
 int secret_command(const Context& context);
 int keeper_command(const Context& context);
 int egress_command(const Context& context);
+int checkpoint_command(const Context& context);
 
 }  // namespace carrel::cli

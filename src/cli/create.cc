@@ -13,9 +13,9 @@
 #include "cli/sandbox_spec.h"
 #include "cli/services.h"
 #include "cli/workspace_source.h"
-#include "cli/workspace_target.h"
 #include "manager/making.h"
 #include "manager/walls.h"
+#include "manager/workspace_target.h"
 #include "policy/size.h"
 #include "storage/home.h"
 #include "storage/state.h"
@@ -43,7 +43,7 @@ int create_command(const Context& context) {
   wish.spec = std::move(spec.value());
   wish.trees = std::move(trees.value());
   wish.given = chosen_settings(context.arguments);
-  wish.finish_restore = finish_restore_apart;
+  wish.finish_restore = manager::finish_restore_apart;
   if (auto own = own_places(context.arguments); own.ok()) {
     wish.policy_file = own->policy_file;
   }

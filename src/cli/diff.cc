@@ -1,3 +1,5 @@
+#include "cli/diff.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,7 +10,7 @@
 #include "base/utf8.h"
 #include "cli/context.h"
 #include "cli/output.h"
-#include "cli/workspace_target.h"
+#include "manager/workspace_target.h"
 #include "storage/workspaces/compare.h"
 #include "storage/workspaces/current.h"
 #include "storage/workspaces/text_diff.h"
@@ -39,20 +41,6 @@ const char* kind_name(EntryKind kind) {
   return "none";
 }
 
-const char* change_name(Change change) {
-  switch (change) {
-    case Change::kAdded:
-      return "added";
-    case Change::kModified:
-      return "modified";
-    case Change::kDeleted:
-      return "deleted";
-    case Change::kRenamed:
-      return "renamed";
-  }
-  return "";
-}
-
 std::string octal(unsigned mode) {
   std::string text(4, '0');
   for (std::size_t i = 4; i-- > 0; mode >>= 3) {
@@ -66,7 +54,8 @@ bool is_file(const std::optional<storage::TreeNode>& node) {
 }
 
 // The contents of one side; what is too large to be compared is not read.
-Result<std::string> contents(WorkspaceTarget& at, const std::optional<storage::TreeNode>& node) {
+Result<std::string> contents(manager::WorkspaceTarget& at,
+                             const std::optional<storage::TreeNode>& node) {
   if (!is_file(node)) {
     return std::string();
   }
@@ -82,7 +71,7 @@ struct FileDiff {
   std::vector<Hunk> hunks;
 };
 
-Result<FileDiff> compare_contents(WorkspaceTarget& at, const Difference& difference) {
+Result<FileDiff> compare_contents(manager::WorkspaceTarget& at, const Difference& difference) {
   FileDiff diff;
   const bool same = is_file(difference.before) && is_file(difference.after) &&
                     difference.before->entry.hash == difference.after->entry.hash;
@@ -236,7 +225,8 @@ std::string difference_text(const Difference& difference, const FileDiff& diff) 
 }
 
 // The tree that a word names, or what it is when none was given.
-Result<storage::Tree> tree_at(WorkspaceTarget& at, const std::optional<std::string_view>& named) {
+Result<storage::Tree> tree_at(manager::WorkspaceTarget& at,
+                              const std::optional<std::string_view>& named) {
   if (named.has_value()) {
     CARREL_ASSIGN(const storage::SnapshotRow row,
                   at.store->find_snapshot(at.row.name, std::string(*named)));
@@ -246,7 +236,7 @@ Result<storage::Tree> tree_at(WorkspaceTarget& at, const std::optional<std::stri
 }
 
 // What a workspace began with: its last snapshot, what it was forked from, or nothing.
-Result<storage::Tree> tree_before(WorkspaceTarget& at,
+Result<storage::Tree> tree_before(manager::WorkspaceTarget& at,
                                   const std::optional<std::string_view>& named) {
   if (named.has_value()) {
     return tree_at(at, named);
@@ -262,12 +252,26 @@ Result<storage::Tree> tree_before(WorkspaceTarget& at,
 
 }  // namespace
 
+const char* change_name(Change change) {
+  switch (change) {
+    case Change::kAdded:
+      return "added";
+    case Change::kModified:
+      return "modified";
+    case Change::kDeleted:
+      return "deleted";
+    case Change::kRenamed:
+      return "renamed";
+  }
+  return "";
+}
+
 int diff_command(const Context& context) {
-  auto target = open_workspace_target(std::string(context.arguments.operands.front()));
+  auto target = manager::open_workspace_target(std::string(context.arguments.operands.front()));
   if (!target.ok()) {
     return fail(context, target.error());
   }
-  WorkspaceTarget& at = **target;
+  manager::WorkspaceTarget& at = **target;
   auto before = tree_before(at, context.arguments.value(OptionId::kFromSnapshot));
   if (!before.ok()) {
     return fail(context, before.error());
@@ -276,8 +280,13 @@ int diff_command(const Context& context) {
   if (!after.ok()) {
     return fail(context, after.error());
   }
+  return show_diff(context, at, before.value(), after.value());
+}
+
+int show_diff(const Context& context, manager::WorkspaceTarget& at, const storage::Tree& before,
+              const storage::Tree& after) {
   Json changes = Json::array();
-  for (const Difference& difference : storage::compare_trees(before.value(), after.value())) {
+  for (const Difference& difference : storage::compare_trees(before, after)) {
     if (context.arguments.has(OptionId::kNamesOnly)) {
       changes.push_back(
           Json{{"change", change_name(difference.change)}, {"path", difference.path}});

@@ -65,13 +65,19 @@ constexpr std::array kWalls = {
     Wall{"oci crun", policy::Backend::kOci, "crun", "everything that a native one has"},
 };
 
+struct Tried {
+  std::string builder;
+  std::string warning;
+};
+
 // Whether a sandbox of the backend can be had is seen by trying.
-Result<std::string> try_wall(const Context& context, storage::Home& home, const Wall& wall) {
+Result<Tried> try_wall(const Context& context, storage::Home& home, const Wall& wall) {
   native::OneShot job;
   job.spec = policy::default_spec(policy::Operation::kRun);
   job.spec.backend = wall.backend;
   job.spec.runtime = wall.runtime;
-  CARREL_ASSIGN(std::string builder, context.find_walls(wall.backend)->describe(job.spec));
+  const sandbox::Walls& walls = *context.find_walls(wall.backend);
+  CARREL_ASSIGN(std::string builder, walls.describe(job.spec));
   job.command.arguments = {"/bin/true"};
   job.command.timeout = job.spec.limits.timeout;
   sandbox::CommandIo io;
@@ -81,7 +87,7 @@ Result<std::string> try_wall(const Context& context, storage::Home& home, const 
   if (!result.success()) {
     return Error{Code::kSystem, 0, "/bin/true failed in it: " + result.reason, {}};
   }
-  return builder;
+  return Tried{std::move(builder), walls.warning(job.spec)};
 }
 
 // The other backends. None of them has to be there.
@@ -93,7 +99,11 @@ void add_walls(const Context& context, storage::Home& home, native::Diagnosis& d
     native::Check check;
     check.name = std::string("backend ") + wall.name;
     if (auto tried = try_wall(context, home, wall); tried.ok()) {
-      check.detail = "works with " + tried.value() + "; it has " + wall.has;
+      check.detail = "works with " + tried->builder + "; it has " + wall.has;
+      if (!tried->warning.empty()) {
+        check.status = native::CheckStatus::kWarning;
+        check.detail += "; " + tried->warning;
+      }
     } else {
       check.status = native::CheckStatus::kMissing;
       check.detail = tried.error().message;

@@ -1,3 +1,5 @@
+#include "cli/fork.h"
+
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,8 +15,8 @@
 #include "cli/context.h"
 #include "cli/mounts.h"
 #include "cli/output.h"
-#include "cli/workspace_target.h"
 #include "manager/making.h"
+#include "manager/workspace_target.h"
 #include "policy/settings.h"
 #include "policy/spec_json.h"
 #include "storage/state.h"
@@ -27,15 +29,16 @@ namespace {
 
 // The snapshot that a fork is to begin with: one of that name, or one that is taken now.
 Result<storage::SnapshotRow> find_or_take(const std::string& named, const std::string& from) {
-  CARREL_ASSIGN(const std::unique_ptr<WorkspaceTarget> at, open_workspace_target(named));
+  CARREL_ASSIGN(const std::unique_ptr<manager::WorkspaceTarget> at,
+                manager::open_workspace_target(named));
   if (!from.empty()) {
     CARREL_ASSIGN(storage::SnapshotRow row, at->store->find_snapshot(at->row.name, from));
     CARREL_TRY(storage::flatten(*at->store, row));
     return row;
   }
-  CARREL_ASSIGN(const UniqueFd alone, keep_runs_away(*at));
-  return storage::take_snapshot(*at->store, at->row, "", *at->writers,
-                                storage::Unchanged::kLastOne);
+  CARREL_ASSIGN(const UniqueFd alone, manager::keep_runs_away(*at));
+  return storage::take_snapshot(*at->store, at->row, {.unchanged = storage::Unchanged::kLastOne},
+                                *at->writers);
 }
 
 // Does that in a process of its own: what it needs to read files with would be in the way of making
@@ -91,7 +94,7 @@ class SnapshotApart {
 // What the fork begins with if nothing has changed since; empty: no idea.
 std::string likely_base(storage::WorkspaceStore& store, const std::string& named) {
   const auto box = storage::find_box(store.home(), named);
-  auto name = box.ok() ? workspace_of(store, box.value().id) : Result<std::string>(named);
+  auto name = box.ok() ? manager::workspace_of(store, box.value().id) : Result<std::string>(named);
   auto row = name.ok() ? store.find(name.value()) : Result<storage::WorkspaceRow>(name.error());
   return row.ok() ? row->head : std::string();
 }
@@ -144,12 +147,13 @@ Result<policy::Spec> spec_of(const storage::Home& home, const std::string& named
   return spec;
 }
 
-Result<std::string> make_fork(const Context& context, storage::Home& home,
-                              const std::string& named) {
+}  // namespace
+
+Result<std::string> make_fork(const Context& context, storage::Home& home, const std::string& named,
+                              const std::string& from) {
   manager::Wish wish;
   CARREL_ASSIGN(wish.spec, spec_of(home, named));
   CARREL_ASSIGN(wish.trees, open_mounts(context, wish.spec));
-  const std::string from(context.arguments.value(OptionId::kForkFrom).value_or(""));
   CARREL_ASSIGN(SnapshotApart snapshot, SnapshotApart::begin(named, from));
   CARREL_TRY(native::check_network(home, wish.spec));
   CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
@@ -166,7 +170,7 @@ Result<std::string> make_fork(const Context& context, storage::Home& home,
   wish.spec.workspace = row.name;
   wish.spec.workspace_use = policy::WorkspaceUse::kAlone;
   wish.name = std::string(context.arguments.value(OptionId::kName).value_or(""));
-  wish.finish_restore = finish_restore_apart;
+  wish.finish_restore = manager::finish_restore_apart;
   auto id = manager::make_sandbox(home, std::move(wish));
   if (!id.ok()) {
     (void)store.remove(row.name);
@@ -174,14 +178,13 @@ Result<std::string> make_fork(const Context& context, storage::Home& home,
   return id;
 }
 
-}  // namespace
-
 int fork_command(const Context& context) {
   auto home = storage::Home::open();
   if (!home.ok()) {
     return fail(context, home.error());
   }
-  auto id = make_fork(context, home.value(), std::string(context.arguments.operands.front()));
+  auto id = make_fork(context, home.value(), std::string(context.arguments.operands.front()),
+                      std::string(context.arguments.value(OptionId::kForkFrom).value_or("")));
   if (!id.ok()) {
     return fail(context, id.error());
   }

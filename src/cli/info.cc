@@ -36,6 +36,14 @@ Json settings_json(const std::string& spec_text) {
   return settings;
 }
 
+// Of a backend that this version does not know nothing is said about its strength.
+policy::Isolation isolation_in(const Json& settings) {
+  const auto backend = policy::backend_named(settings.value("backend", ""));
+  return backend.has_value()
+             ? policy::isolation_of(*backend, settings.value("runtime", ""))
+             : policy::Isolation{{}, "unknown", "this version does not know its backend"};
+}
+
 // What its guest knows besides; nothing of it where the guest cannot be asked.
 struct InnerLife {
   std::vector<manager::Holder> holders;
@@ -115,8 +123,7 @@ int info_command(const Context& context) {
   }
   const Json settings = settings_json(row.spec);
   const std::string backend = settings.value("backend", "unknown");
-  const policy::Isolation isolation =
-      policy::isolation_of(policy::backend_named(backend).value_or(policy::Backend::kNative));
+  const policy::Isolation isolation = isolation_in(settings);
   if (context.json()) {
     Json object{{"id", row.id},
                 {"name", row.name},

@@ -8,8 +8,8 @@
 #include "cli/context.h"
 #include "cli/output.h"
 #include "cli/services.h"
-#include "cli/workspace_target.h"
 #include "manager/stopping.h"
+#include "manager/workspace_target.h"
 #include "storage/box.h"
 #include "storage/home.h"
 
@@ -75,7 +75,8 @@ int start_command(const Context& context) {
   if (!row.ok()) {
     return fail(context, row.error());
   }
-  if (Status started = manager::start_sandbox(home.value(), row.value(), finish_restore_apart);
+  if (Status started =
+          manager::start_sandbox(home.value(), row.value(), manager::finish_restore_apart);
       !started.ok()) {
     return fail(context, started.error());
   }

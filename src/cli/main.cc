@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/oci/porch.h"
+#include "base/version.h"
 #include "cli/args.h"
 #include "cli/completion.h"
 #include "cli/context.h"
@@ -14,12 +15,9 @@
 #include "cli/man_page.h"
 #include "cli/output.h"
 #include "manager/walls.h"
-#include "server/version.h"
 
 namespace carrel::cli {
 namespace {
-
-using server::kVersion;
 
 int help_command(const Context& context) {
   const Arguments& arguments = context.arguments;
@@ -117,16 +115,24 @@ int dispatch(const Context& context) {
       return diff_command(context);
     case CommandId::kApply:
       return apply_command(context);
+    case CommandId::kFlow:
+      return flow_command(context);
+    case CommandId::kCheckpoint:
+      return checkpoint_command(context);
     case CommandId::kSetup:
       return setup_command(context);
     case CommandId::kDoctor:
       return doctor_command(context);
+    case CommandId::kVerify:
+      return verify_command(context);
     case CommandId::kMount:
       return mount_command(context);
     case CommandId::kPort:
       return port_command(context);
     case CommandId::kServe:
       return serve_command(context);
+    case CommandId::kAgent:
+      return agent_command(context);
     case CommandId::kNet:
       return net_command(context);
     case CommandId::kSecret:

@@ -4,6 +4,7 @@
 
 #include "backends/native/mounts.h"
 #include "cli/output.h"
+#include "cli/sandbox_spec.h"
 #include "storage/home.h"
 
 namespace carrel::cli {
@@ -11,7 +12,7 @@ namespace carrel::cli {
 Result<storage::OwnPlaces> own_places(const Arguments& arguments) {
   storage::OwnPlaces own;
   CARREL_ASSIGN(own.state, storage::home_path());
-  own.policy_file = arguments.value(OptionId::kConfig).value_or("");
+  own.policy_file = config_file(arguments).value_or("");
   return own;
 }
 

@@ -20,6 +20,8 @@ inline constexpr std::array kImageWords = {Operand{"ACTION", OperandKind::kImage
                                            Operand{"WORD", OperandKind::kAnything}};
 inline constexpr std::array kWorkspaceWords = {Operand{"ACTION", OperandKind::kWorkspaceAction},
                                                Operand{"WORD", OperandKind::kAnything}};
+inline constexpr std::array kFlowWords = {Operand{"ACTION", OperandKind::kFlowAction},
+                                          Operand{"WORD", OperandKind::kAnything}};
 inline constexpr std::array kWorkspaceName = {Operand{"ID", OperandKind::kSandbox}};
 inline constexpr std::array kWorkspaceAndPaths = {Operand{"ID", OperandKind::kSandbox},
                                                   Operand{"PATH", OperandKind::kAnything}};
@@ -38,6 +40,8 @@ inline constexpr std::array kSecretWords = {Operand{"ACTION", OperandKind::kSecr
                                             Operand{"NAME", OperandKind::kAnything}};
 inline constexpr std::array kSandboxAndPort = {Operand{"ID", OperandKind::kSandbox},
                                                Operand{"PORT", OperandKind::kAnything}};
+inline constexpr std::array kAgentWords = {Operand{"run", OperandKind::kVerb},
+                                           Operand{"TASK", OperandKind::kAnything}};
 inline constexpr std::array kWords = {Operand{"WORD", OperandKind::kAnything}};
 inline constexpr std::span<const Operand> kNone{};
 

@@ -1,10 +1,12 @@
 #include "cli/options.h"
 
 #include <array>
+#include <string>
 
 #include "policy/address_class.h"
 #include "policy/names.h"
 #include "policy/size.h"
+#include "verify/attack_table.h"
 
 namespace carrel::cli {
 namespace {
@@ -71,11 +73,25 @@ Status check_mode(const Given& given) {
   return {};
 }
 
+Status check_cached_files(const Given& given) {
+  return given.text == "restore" || given.text == "keep"
+             ? Status()
+             : Status(policy::bad_value(given, "unknown word", "one of restore, keep"));
+}
+
 Status check_language(const Given& given) {
   if (given.text == "python" || given.text == "bash" || given.text == "node") {
     return {};
   }
   return policy::bad_value(given, "unknown language", "one of python, bash, node");
+}
+
+Status check_group(const Given& given) {
+  return verify::selection_named(given.text).has_value()
+             ? Status()
+             : policy::bad_value(
+                   given, "unknown group or attack",
+                   "one of " + std::string(verify::kGroupNames) + ", or the name of an attack");
 }
 
 constexpr std::array kOptions = {
@@ -90,26 +106,26 @@ constexpr std::array kOptions = {
            "python, bash or node (by the file's ending, else python)", "python bash node",
            of(CommandId::kCode), check_language},
     Option{OptionId::kName, 0, "name", "NAME", "a name to use in place of the id", "",
-           of(CommandId::kCreate, CommandId::kFork), policy::check_name},
+           of(CommandId::kCreate, CommandId::kFork, CommandId::kFlow), policy::check_name},
     Option{OptionId::kImageName, 0, "name", "NAME", "the name of the image", "",
            of(CommandId::kImage), policy::check_image_name},
     Option{OptionId::kSnapshotName, 0, "name", "NAME", "a name for the snapshot", "",
            of(CommandId::kSnapshot), policy::check_name},
     Option{OptionId::kNewWorkspace, 0, "workspace", "NAME", "the name of the new workspace", "",
-           of(CommandId::kFork), policy::check_name},
+           of(CommandId::kFork, CommandId::kFlow), policy::check_name},
     Option{OptionId::kForkFrom, 0, "from", "SNAPSHOT",
            "continue from this snapshot, not from what it is now", "", of(CommandId::kFork),
            nullptr},
     Option{OptionId::kWorkspaceFrom, 0, "workspace-from", "DIR",
            "begin with a copy of this host directory, which stays as it is", "",
-           of(CommandId::kRun, CommandId::kCode, CommandId::kCreate), nullptr},
+           of(CommandId::kRun, CommandId::kCode, CommandId::kCreate, CommandId::kAgent), nullptr},
     Option{OptionId::kYes, 'y', "yes", "", "do not ask", "", of(CommandId::kApply), nullptr},
     Option{OptionId::kFromSnapshot, 0, "from", "SNAPSHOT", "compare with this one", "",
            of(CommandId::kDiff), nullptr},
     Option{OptionId::kToSnapshot, 0, "to", "SNAPSHOT", "and not with what it is now", "",
            of(CommandId::kDiff), nullptr},
     Option{OptionId::kNamesOnly, 0, "names", "", "only which files, not what in them", "",
-           of(CommandId::kDiff), nullptr},
+           of(CommandId::kDiff, CommandId::kFlow), nullptr},
     Option{OptionId::kOlderThan, 0, "older-than", "TIME", "that no sandbox had for this long", "",
            of(CommandId::kWorkspace), check_lease},
     Option{OptionId::kInsecureHttp, 0, "insecure-http", "",
@@ -219,6 +235,41 @@ constexpr std::array kOptions = {
            nullptr},
     Option{OptionId::kOpenapi, 0, "openapi", "", "print the API's OpenAPI document", "",
            of(CommandId::kServe), nullptr},
+    Option{OptionId::kProfile, 0, "profile", "FILE", "what the agent is and may do", "",
+           of(CommandId::kAgent), nullptr},
+    Option{OptionId::kModel, 0, "model", "PROVIDER:NAME",
+           "anthropic or openai, and the model [CARREL_MODEL]", "", of(CommandId::kAgent), nullptr},
+    Option{OptionId::kScript, 0, "script", "FILE", "no model: the answers are in this file", "",
+           of(CommandId::kAgent), nullptr},
+    Option{OptionId::kFlowFile, 0, "file", "FILE", "a flow of several turns, TOML", "",
+           of(CommandId::kAgent), nullptr},
+    Option{OptionId::kExecution, 0, "execution", "ID", "the execution's id, a new one or not", "",
+           of(CommandId::kAgent), policy::check_name},
+    Option{OptionId::kResume, 0, "resume", "ID", "run this execution again, or go on with it", "",
+           of(CommandId::kAgent), nullptr},
+    Option{OptionId::kCachedFiles, 0, "files", "restore|keep",
+           "after a turn from the journal: its files, or what there is [restore]", "restore keep",
+           of(CommandId::kAgent), check_cached_files},
+    Option{OptionId::kMostSteps, 0, "max-steps", "NUMBER", "answers of the model in one turn [50]",
+           "", of(CommandId::kAgent), check_number},
+    Option{OptionId::kMostTokens, 0, "max-tokens", "NUMBER", "tokens in all [2000000]", "",
+           of(CommandId::kAgent), check_number},
+    Option{OptionId::kMostTime, 0, "max-time", "TIME", "for all turns together [1h]", "",
+           of(CommandId::kAgent), check_lease},
+    Option{OptionId::kFlowName, 0, "flow", "NAME", "ls: of this flow only", "",
+           of(CommandId::kFlow), policy::check_name},
+    Option{OptionId::kMost, 0, "limit", "NUMBER", "ls, turns: at most so many [20]", "",
+           of(CommandId::kFlow), check_number},
+    Option{OptionId::kRunNumber, 0, "run", "NUMBER", "show: this run and not the last one", "",
+           of(CommandId::kFlow), check_number},
+    Option{OptionId::kOutput, 0, "output", "TEXT", "replay: the last turn is to have answered this",
+           "", of(CommandId::kFlow), nullptr},
+    Option{OptionId::kPolicy, 0, "policy", "FILE", "attack a sandbox of this carrel.toml", "",
+           of(CommandId::kVerify), nullptr},
+    Option{OptionId::kJunit, 0, "junit", "FILE", "write the results for CI to this file", "",
+           of(CommandId::kVerify), nullptr},
+    Option{OptionId::kOnly, 0, "only", "GROUP", "only these attacks, or the one of this name",
+           verify::kGroupNames, of(CommandId::kVerify), check_group},
     Option{OptionId::kMan, 0, "man", "", "print the manual page (roff)", "", of(CommandId::kHelp),
            nullptr},
     Option{OptionId::kJson, 0, "json", "", "print one JSON object", "", kAllCommands, nullptr},

@@ -43,19 +43,23 @@ enum class CommandId : unsigned {
   kFork,
   kDiff,
   kApply,
+  kFlow,
   kSetup,
   kDoctor,
+  kVerify,
   kMount,
   kNet,
   kSecret,
   kPort,
   kServe,
+  kAgent,
   kCompletion,
   kVersion,
   kHelp,
   kKeeper,
   kPorch,
   kEgress,
+  kCheckpoint,
 };
 
 // What a word after the options is, and so how it is checked and completed. A verb is its
@@ -68,6 +72,7 @@ enum class OperandKind {
   kCommandName,
   kImageAction,
   kWorkspaceAction,
+  kFlowAction,
   kFileAction,
   kNetAction,
   kSecretAction,
@@ -76,6 +81,8 @@ enum class OperandKind {
 };
 
 inline constexpr std::string_view kWorkspaceActions = "ls history rm prune forget fsck";
+inline constexpr std::string_view kFlowActions =
+    "ls turns show explain diff fork rollback replay waits answer abort rm";
 
 struct Operand {
   std::string_view placeholder;
@@ -186,6 +193,23 @@ enum class OptionId {
   kTlsKey,
   kOtlp,
   kOpenapi,
+  kProfile,
+  kModel,
+  kScript,
+  kFlowFile,
+  kExecution,
+  kResume,
+  kCachedFiles,
+  kMostSteps,
+  kMostTokens,
+  kMostTime,
+  kFlowName,
+  kMost,
+  kRunNumber,
+  kOutput,
+  kPolicy,
+  kJunit,
+  kOnly,
 };
 
 // An option that is about the command itself and not about the sandbox.

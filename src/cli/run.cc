@@ -14,9 +14,9 @@
 #include "cli/output.h"
 #include "cli/sandbox_spec.h"
 #include "cli/workspace_source.h"
-#include "cli/workspace_target.h"
 #include "manager/once.h"
 #include "manager/walls.h"
+#include "manager/workspace_target.h"
 #include "storage/home.h"
 
 namespace carrel::cli {
@@ -43,7 +43,7 @@ int run_in_new_sandbox(const Context& context, const policy::Spec& spec,
   job.command = std::move(command);
   manager::OnceHeld held;
   if (Status ready = manager::prepare_once(home.value(), chosen_settings(context.arguments),
-                                           finish_restore_apart, job, held);
+                                           manager::finish_restore_apart, job, held);
       !ready.ok()) {
     return fail(context, ready.error());
   }

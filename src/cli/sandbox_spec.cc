@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "manager/making.h"
+#include "manager/walls.h"
 #include "policy/config.h"
 #include "policy/mount_request.h"
 #include "policy/narrow.h"
@@ -40,6 +41,11 @@ Result<std::string> current_folder() {
   return folder;
 }
 
+std::optional<std::string_view> config_file(const Arguments& arguments) {
+  const std::optional<std::string_view> policy = arguments.value(OptionId::kPolicy);
+  return policy.has_value() ? policy : arguments.value(OptionId::kConfig);
+}
+
 manager::Chosen chosen_settings(const Arguments& arguments) {
   auto choice = [&](std::string_view name) {
     return arguments.has_setting(name) ? manager::Choice::kGiven : manager::Choice::kDefault;
@@ -48,8 +54,13 @@ manager::Chosen chosen_settings(const Arguments& arguments) {
 }
 
 Result<policy::Spec> sandbox_spec(const Arguments& arguments, policy::Operation operation) {
+  return sandbox_spec(arguments, operation, [](policy::Spec&) { return Status(); });
+}
+
+Result<policy::Spec> sandbox_spec(const Arguments& arguments, policy::Operation operation,
+                                  const SpecLayer& between) {
   policy::Spec spec = policy::default_spec(operation);
-  std::optional<std::string_view> given = arguments.value(OptionId::kConfig);
+  const std::optional<std::string_view> given = config_file(arguments);
   const std::string path(given.value_or("carrel.toml"));
   auto text = read_file_at(AT_FDCWD, path, policy::kLargestConfig);
   if (text.ok()) {
@@ -62,6 +73,7 @@ Result<policy::Spec> sandbox_spec(const Arguments& arguments, policy::Operation 
   } else if (given.has_value() || text.error().error_number != ENOENT) {
     return text.error();
   }
+  CARREL_TRY(between(spec));
   CARREL_TRY(apply_settings(arguments, spec));
   CARREL_TRY(finish_spec(spec));
   return spec;
@@ -69,6 +81,7 @@ Result<policy::Spec> sandbox_spec(const Arguments& arguments, policy::Operation 
 
 Status finish_spec(policy::Spec& spec) {
   CARREL_TRY(make_sources_absolute(spec.mounts));
+  CARREL_TRY(manager::settle_walls(spec));
   return manager::check_against_host(spec);
 }
 

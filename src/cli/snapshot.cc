@@ -5,7 +5,7 @@
 #include "cli/context.h"
 #include "cli/output.h"
 #include "cli/snapshot_text.h"
-#include "cli/workspace_target.h"
+#include "manager/workspace_target.h"
 #include "storage/workspaces/restore.h"
 
 namespace carrel::cli {
@@ -25,17 +25,18 @@ std::string snapshot_json(const storage::SnapshotRow& row) {
 }
 
 int snapshot_command(const Context& context) {
-  auto target = open_workspace_target(std::string(context.arguments.operands.front()));
+  auto target = manager::open_workspace_target(std::string(context.arguments.operands.front()));
   if (!target.ok()) {
     return fail(context, target.error());
   }
-  WorkspaceTarget& at = **target;
-  auto alone = keep_runs_away(at);
+  manager::WorkspaceTarget& at = **target;
+  auto alone = manager::keep_runs_away(at);
   if (!alone.ok()) {
     return fail(context, alone.error());
   }
   auto taken = storage::take_snapshot(
-      *at.store, at.row, std::string(context.arguments.value(OptionId::kSnapshotName).value_or("")),
+      *at.store, at.row,
+      {.name = std::string(context.arguments.value(OptionId::kSnapshotName).value_or(""))},
       *at.writers);
   if (!taken.ok()) {
     return fail(context, taken.error());
@@ -45,12 +46,12 @@ int snapshot_command(const Context& context) {
 }
 
 int restore_command(const Context& context) {
-  auto target = open_workspace_target(std::string(context.arguments.operands[0]));
+  auto target = manager::open_workspace_target(std::string(context.arguments.operands[0]));
   if (!target.ok()) {
     return fail(context, target.error());
   }
-  WorkspaceTarget& at = **target;
-  auto alone = keep_runs_away(at);
+  manager::WorkspaceTarget& at = **target;
+  auto alone = manager::keep_runs_away(at);
   if (!alone.ok()) {
     return fail(context, alone.error());
   }

@@ -21,9 +21,9 @@
 #include "cli/output.h"
 #include "cli/sandbox_spec.h"
 #include "cli/table.h"
-#include "cli/workspace_target.h"
 #include "manager/once.h"
 #include "manager/walls.h"
+#include "manager/workspace_target.h"
 #include "policy/config.h"
 #include "sandbox/capture.h"
 #include "storage/home.h"
@@ -97,7 +97,7 @@ Result<std::vector<Running>> prepare(const Context& context, const storage::Home
 Result<sandbox::ExecResult> run_one(const storage::Home& home, native::OneShots& shots,
                                     Running& one) {
   manager::OnceHeld held;
-  CARREL_TRY(manager::prepare_once(home, one.chosen, finish_restore_apart, one.job, held));
+  CARREL_TRY(manager::prepare_once(home, one.chosen, manager::finish_restore_apart, one.job, held));
   sandbox::Capture output;
   sandbox::Capture error;
   sandbox::CommandIo io;

@@ -12,7 +12,7 @@
 #include "cli/progress_line.h"
 #include "cli/snapshot_text.h"
 #include "cli/table.h"
-#include "cli/workspace_target.h"
+#include "manager/workspace_target.h"
 #include "policy/size.h"
 #include "storage/state.h"
 #include "storage/workspaces/check.h"
@@ -37,7 +37,7 @@ std::string how_long_ago(std::int64_t ms) { return age(storage::wall_clock_ms() 
 
 // Who has it now, in words; empty: nobody.
 std::string user_of(WorkspaceStore& store, const WorkspaceRow& row) {
-  auto boxes = boxes_with(store, row.name);
+  auto boxes = manager::boxes_with(store, row.name);
   if (boxes.ok() && !boxes->empty()) {
     const storage::BoxRecord& box = boxes->front();
     return box.name.empty() ? box.id : box.name;
@@ -173,9 +173,13 @@ int prune(const Context& context, WorkspaceStore& store, const Words& words) {
   }
   Words removed;
   for (const WorkspaceRow& row : rows.value()) {
-    const bool old = storage::wall_clock_ms() - row.used_ms >= time->count();
-    if (old && remove_one(store, row.name).ok()) {  // one that is in use stays
+    if (storage::wall_clock_ms() - row.used_ms < time->count()) {
+      continue;
+    }
+    if (Status gone = remove_one(store, row.name); gone.ok()) {
       removed.push_back(row.name);
+    } else if (!context.json()) {  // in use, or what turns of flows refer to
+      print_error("carrel: it stays: " + printable(gone.error().to_string()) + "\n");
     }
   }
   return report_removed(context, removed, {});

@@ -109,7 +109,8 @@ def main():
     passed = sum(said == "passed" for said in results.values())
     if options.json:
         options.json.write_text(json.dumps(
-            {"backend": options.backend, "passed": passed, "skipped": skipped,
+            {"backend": options.backend, "run": "quick" if options.quick else "whole",
+             "passed": passed, "skipped": skipped,
              "failed": sorted(failed), "differences": known}, indent=2) + "\n")
     if skipped:
         print(f"{skipped} skipped")

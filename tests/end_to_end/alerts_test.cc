@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <csignal>
 #include <string>
 
+#include "support/process.h"
 #include "support/serve.h"
 
 namespace carrel::test {
@@ -13,6 +15,37 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
+
+// Says of each event that it is told what it is.
+constexpr const char* kListener = R"(
+import http.server, json
+class Hook(http.server.BaseHTTPRequestHandler):
+  def do_POST(self):
+    event = json.loads(self.rfile.read(int(self.headers['content-length'])))
+    self.send_response(200)
+    self.end_headers()
+    print(event['event'], event.get('kind'), event.get('count'), flush=True)
+  def log_message(self, *args): pass
+server = http.server.HTTPServer(('127.0.0.1', 0), Hook)
+print('port', server.server_port, flush=True)
+server.serve_forever()
+)";
+
+constexpr const char* kForkUntilRefused = R"(
+import os, signal, sys, time
+children = []
+try:
+  while True:
+    child = os.fork()
+    if child == 0: signal.pause()
+    children.append(child)
+except OSError: pass
+time.sleep(0.4)  # without control groups it is seen by whoever looks from time to time
+for child in children:
+  os.kill(child, signal.SIGKILL)
+  os.waitpid(child, 0)
+sys.exit(3)
+)";
 
 class AlertsRaised : public ServeTest {
  protected:
@@ -51,6 +84,65 @@ TEST_P(AlertsRaised, DeniedConnectionsAreAnAlert) {
   ASSERT_TRUE(eventually(10s, [&] { return logs(box).find("\"alert\"") != std::string::npos; }))
       << logs(box);
   EXPECT_THAT(logs(box), HasSubstr("\"kind\":\"network\""));
+}
+
+TEST_P(AlertsRaised, LimitsThatAreReachedAgainAndAgainAreAnAlert) {
+  serve();
+  const std::string box = create({{"pids", 20}});
+  const json argv = {"/usr/bin/python3", "-c", kForkUntilRefused};
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(post(box + "/exec", {{"argv", argv}}).json().value("exit_code", 0), 3);
+  }
+  ASSERT_TRUE(eventually(10s, [&] { return logs(box).find("\"alert\"") != std::string::npos; }))
+      << logs(box);
+  EXPECT_THAT(logs(box), HasSubstr("\"kind\":\"limit\""));
+}
+
+#if defined(__x86_64__)
+TEST_P(AlertsRaised, ForbiddenSystemCallsAreAnAlert) {
+  serve();
+  const std::string box = create();
+  // getpid in the table of x32, where no call is allowed.
+  const json argv = {"/usr/bin/python3", "-c",
+                     "import ctypes; ctypes.CDLL(None).syscall(0x40000027)"};
+  for (int i = 0; i < 5; ++i) {
+    const ApiAnswer end = post(box + "/exec", {{"argv", argv}});
+    EXPECT_EQ(end.json().value("exit_code", 0), 128 + SIGSYS) << end.body;
+  }
+  ASSERT_TRUE(eventually(10s, [&] { return logs(box).find("\"alert\"") != std::string::npos; }))
+      << logs(box);
+  EXPECT_THAT(logs(box), HasSubstr("\"kind\":\"syscall\""));
+}
+#endif
+
+TEST_P(AlertsRaised, CommandsThatFailAreAnAlertWhenTheyAreTwenty) {
+  serve();
+  const std::string box = create();
+  for (int i = 0; i < 19; ++i) {
+    shell(box, "false");
+  }
+  EXPECT_FALSE(eventually(1s, [&] { return logs(box).find("\"alert\"") != std::string::npos; }));
+  shell(box, "false");
+  ASSERT_TRUE(eventually(10s, [&] { return logs(box).find("\"alert\"") != std::string::npos; }))
+      << logs(box);
+  EXPECT_THAT(logs(box), HasSubstr("\"kind\":\"failure\",\"count\":20"));
+}
+
+TEST_P(AlertsRaised, WebhookIsToldOfAnAlert) {
+  Launch program;
+  program.program = "/usr/bin/python3";
+  program.arguments = {"-c", kListener};
+  program.directory = "/";
+  Process listener(program);
+  ASSERT_TRUE(listener.wait_for_output("\n", 10s));
+  const std::string port = listener.out().substr(5, listener.out().find('\n') - 5);
+  serve({"--webhook", "http://127.0.0.1:" + port + "/hook", "--webhook-secret-file",
+         file("secret", "0123456789abcdef\n")});
+  const std::string box = create();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(get(box + "/files?path=/workspace/../../etc/shadow").status, 403);
+  }
+  EXPECT_TRUE(listener.wait_for_output("alert path 5\n", 10s)) << listener.out();
 }
 
 TEST_P(AlertsRaised, RequestsThatAreRefusedAtTheDoorAreAnAlert) {

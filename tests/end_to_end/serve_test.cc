@@ -155,6 +155,18 @@ TEST_P(Serve, BackgroundCommandIsHeardFromAnyOffset) {
   EXPECT_THAT(again.body, testing::Not(HasSubstr("\"data\":\"one")));
 }
 
+TEST_P(Serve, BackgroundCommandOfTheShellIsFoundAgain) {
+  serve();
+  const std::string box = create();
+  shell(box, "A=7");
+  const std::string command = start(box, {{"command", "echo $A; sleep 1; (exit 5)"}});
+  ASSERT_TRUE(eventually(10s, [&] { return get(command).json().value("state", "") == "ended"; }));
+  EXPECT_EQ(get(command).json()["result"]["exit_code"], 5) << get(command).body;
+  // It has its turn behind the one before.
+  start(box, {{"command", "sleep 1; B=8"}});
+  EXPECT_EQ(shell(box, "echo $B")["stdout"], "8\n");
+}
+
 TEST_P(Serve, BackgroundCommandTakesSignalsAndEnds) {
   serve();
   const std::string box = create();

@@ -1,12 +1,13 @@
 #!/bin/sh
 # ./dev soak [ROUNDS]: kills the program at random moments, ROUNDS times (500) for each user, then
 # makes and removes sandboxes for a while, and looks for what is left behind. After that what changes
-# workspaces is killed, 200 times each, and names are swapped under the program, 10,000 times.
+# workspaces is killed, 200 times each, flows of 20 turns are killed 500 times for each user, and names are
+# swapped under the program, 10,000 times.
 # Then the egress process gets 50,000 connections, 1,000 new policies and 10,000 lookups; and, for a
 # minute each, as many lookups as can be sent, and what nobody takes on a hundred connections.
 # Then the daemon is killed 500 times under load, sandboxes are compared with a model for 5,000 steps,
 # and 1,000 of them (150 as an ordinary user) are served to 50 clients for ten minutes.
-# CARREL is the program; CARREL_KILLS, CARREL_RACES, CARREL_RACE_ROUNDS, CARREL_CONNECTIONS,
+# CARREL is the program; CARREL_KILLS, CARREL_FLOW_CRASHES, CARREL_RACES, CARREL_RACE_ROUNDS, CARREL_CONNECTIONS,
 # CARREL_RELOADS, CARREL_LOOKUPS, CARREL_FLOOD_SECONDS, CARREL_DAEMON_KILLS, CARREL_MODEL_STEPS,
 # CARREL_LIVE_ROOT, CARREL_LIVE_USER and CARREL_CROWD_SECONDS ask for other numbers; CARREL_SOAK=daemon
 # is the part from the daemon's kills on alone.
@@ -32,6 +33,7 @@ export CARREL_KILLS="${CARREL_KILLS:-200}"
 export CARREL_RACES="${CARREL_RACES:-10000}"
 export CARREL_RACE_ROUNDS="${CARREL_RACE_ROUNDS:-10000}"
 "$tests/crash/crash_workspace_kill_test"
+CARREL_FLOW_CRASHES="${CARREL_FLOW_CRASHES:-500}" "$tests/crash/crash_flow_kill_test"
 "$tests/attacks/attack_mount_attacks_test" --gtest_filter='*C03_*'
 "$tests/attacks/attack_files_api_attacks_test" --gtest_filter='*B05_*'
 export CARREL_CONNECTIONS="${CARREL_CONNECTIONS:-50000}"
