@@ -131,6 +131,7 @@ Status Agent::open(storage::Home& home) {
   options.execution = plan_.execution;
   options.cached_files = plan_.cached_files;
   options.switches = plan_.switches;
+  options.replay = plan_.replay;
   options.tell = [this](const journal::RunEvent& event) { reporter_.run_event(event); };
   options.stop_sandbox = [this] { return room_->clear(); };
   CARREL_ASSIGN(run_, journal::Run::begin(*journal_, *files_, std::move(options)));
@@ -174,7 +175,7 @@ Result<journal::TurnSubject> Agent::subject(const std::string& step,
   return subject;
 }
 
-Result<journal::TurnOutput> Agent::work(journal::Turn& turn, const std::string& prompt) {
+Result<journal::TurnOutput> Agent::work(journal::Turn& turn) {
   CARREL_ASSIGN(tools::Registry * registry, room_->tools(cancel_));
   CARREL_ASSIGN(std::vector<Message> messages, messages_from_json(conversation_));
   Recording recorder(turn, model_.identity());
@@ -182,16 +183,30 @@ Result<journal::TurnOutput> Agent::work(journal::Turn& turn, const std::string& 
                                       ? kUsualPrompt
                                       : std::string_view(plan_.profile.system_prompt);
   const Loop loop{model_, *registry, budget_, reporter_, recorder, cancel_, system};
-  CARREL_ASSIGN(std::string answer, run_turn(loop, prompt, messages));
+  CARREL_ASSIGN(std::string answer, run_turn(loop, turn.input("prompt"), messages));
   return journal::TurnOutput{std::move(answer), messages_to_json(messages)};
+}
+
+// The conversation goes on from what the turn left; from an answer that somebody put in its place,
+// as if the model had just said that.
+Status Agent::take_conversation(const journal::TurnResult& result, const std::string& prompt) {
+  if (result.how != journal::How::kOverridden) {
+    conversation_ = result.output.data;
+    return {};
+  }
+  CARREL_ASSIGN(std::vector<Message> messages, messages_from_json(conversation_));
+  messages.push_back({Message::Role::kUser, prompt});
+  messages.push_back({Message::Role::kAssistant, result.output.text});
+  conversation_ = messages_to_json(messages);
+  return {};
 }
 
 Result<Agent::Turn> Agent::turn(const std::string& step, const std::string& prompt) {
   CARREL_ASSIGN(const journal::TurnSubject about, subject(step, prompt));
   const std::uint64_t asked = budget_.model_calls;
   CARREL_ASSIGN(journal::TurnResult result,
-                run_->turn(about, [&](journal::Turn& turn) { return work(turn, prompt); }));
-  conversation_ = std::move(result.output.data);
+                run_->turn(about, [&](journal::Turn& turn) { return work(turn); }));
+  CARREL_TRY(take_conversation(result, prompt));
   Turn turn;
   turn.id = result.id;
   turn.name = result.name;

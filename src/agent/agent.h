@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct AgentPlan {
   RoomPlan room;
   std::string flow = "default";
   std::string execution;
+  std::optional<journal::Replay> replay = {};  // of which execution it is one; a new one only
   journal::CachedFiles cached_files = journal::CachedFiles::kPutBack;
   journal::Switches switches = {};
   std::string image;  // what identifies the sandbox's image, for the keys of turns
@@ -75,7 +77,8 @@ class Agent {
         const tools::Cancel& cancel);
   Status open(storage::Home& home);
   Result<journal::TurnSubject> subject(const std::string& step, const std::string& prompt) const;
-  Result<journal::TurnOutput> work(journal::Turn& turn, const std::string& prompt);
+  Result<journal::TurnOutput> work(journal::Turn& turn);
+  Status take_conversation(const journal::TurnResult& result, const std::string& prompt);
 
   AgentPlan plan_;
   Model& model_;

@@ -7,7 +7,7 @@
 #include "policy/settings.h"
 #include "policy/suggest.h"
 #include "policy/toml_json.h"
-#include "tools/schema.h"
+#include "tools/registry.h"
 
 namespace carrel::agent {
 namespace {
@@ -94,7 +94,7 @@ Result<ServiceSpec> read_service(const std::string& name, const Json& object) {
     return invalid(what + " has no command", "command = [\"program\", \"word\"]");
   }
   const Json shape = schema == nullptr ? Json{{"type", "object"}} : *schema;
-  Status good = tools::check_schema(shape);
+  Status good = tools::check_parameters(shape);
   if (!good.ok()) {
     good.error().message = what + ": " + good.error().message;
     return good.error();

@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 
 #include "agent/json_value.h"
 #include "base/files.h"
+#include "manager/stopping.h"
 #include "policy/names.h"
 
 namespace carrel::agent {
@@ -26,6 +28,9 @@ Status save_plan(const storage::Home& home, const std::string& execution, const 
   }
   Json object{{"flow", plan.flow.name}, {"workspace", plan.workspace}};
   object["profile"] = Json::parse(profile_to_json(plan.profile), nullptr, false);
+  if (plan.wish.has_value()) {
+    object["sandbox"] = Json::parse(manager::wish_to_json(*plan.wish), nullptr, false);
+  }
   object["turns"] = Json::array();
   for (const FlowFile::Turn& turn : plan.flow.turns) {
     object["turns"].push_back({{"name", turn.name}, {"prompt", turn.prompt}});
@@ -47,10 +52,21 @@ Result<SavedPlan> load_plan(const storage::Home& home, const std::string& execut
                 parse_profile(member(object, "profile").dump(), "the recorded profile"));
   plan.workspace = text_member(object, "workspace");
   plan.flow.name = text_member(object, "flow");
+  if (const Json& wish = member(object, "sandbox"); wish.is_object()) {
+    CARREL_ASSIGN(plan.wish, manager::wish_from_json(wish.dump()));
+  }
   for (const Json& turn : member(object, "turns")) {
     plan.flow.turns.push_back({text_member(turn, "name"), text_member(turn, "prompt")});
   }
   return plan;
+}
+
+Status forget_plan(const storage::Home& home, const std::string& execution) {
+  CARREL_TRY(policy::check_name({"the execution", execution}));
+  if (::unlinkat(home.directory(), path_of(execution).c_str(), 0) != 0 && errno != ENOENT) {
+    return system_error("remove the plan of the execution '" + execution + "'");
+  }
+  return {};
 }
 
 }  // namespace carrel::agent

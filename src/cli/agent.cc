@@ -134,8 +134,8 @@ std::string changes_text(const Json& changes, const std::string& command) {
 // One run of an agent, with what is shown of it.
 class AgentRun {
  public:
-  AgentRun(const Context& context, storage::Home& home, AgentOrder& order)
-      : context_(context), home_(home), order_(order) {}
+  AgentRun(const Context& context, storage::Home& home, AgentOrder order)
+      : context_(context), home_(home), order_(std::move(order)) {}
 
   int run();
 
@@ -146,7 +146,7 @@ class AgentRun {
 
   const Context& context_;
   storage::Home& home_;
-  AgentOrder& order_;
+  AgentOrder order_;
   AgentTranscript transcript_;
   AgentRecord record_;
   Json turns_ = Json::array();
@@ -273,6 +273,10 @@ int AgentRun::run() {
 
 }  // namespace
 
+int run_agent(const Context& context, storage::Home& home, AgentOrder order) {
+  return AgentRun(context, home, std::move(order)).run();
+}
+
 int agent_command(const Context& context) {
   auto home = storage::Home::open();
   if (!home.ok()) {
@@ -283,7 +287,7 @@ int agent_command(const Context& context) {
   if (!order.ok()) {
     return fail(context, order.error());
   }
-  return AgentRun(context, home.value(), order.value()).run();
+  return run_agent(context, home.value(), std::move(order.value()));
 }
 
 }  // namespace carrel::cli

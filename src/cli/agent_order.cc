@@ -136,36 +136,92 @@ Result<AgentOrder> read_agent_order(const Context& context, const storage::Home&
   return order;
 }
 
+Result<AgentOrder> read_replay_order(const Context& context, const storage::Home& home,
+                                     journal::Replay replay) {
+  AgentOrder order;
+  CARREL_ASSIGN(order.plan, agent::load_plan(home, replay.source));
+  order.execution =
+      context.arguments.value(OptionId::kName).value_or(storage::random_hex(kIdDigits));
+  if (agent::load_plan(home, order.execution).ok()) {
+    return Error{Code::kConflict, 0, "there is already an execution '" + order.execution + "'",
+                 "a replay is a new one: choose another name"};
+  }
+  order.plan.workspace = context.arguments.value(OptionId::kNewWorkspace)
+                             .value_or("replay-" + storage::random_hex(kIdDigits));
+  order.replay = std::move(replay);
+  CARREL_TRY(take_options(context.arguments, order.plan.profile));
+  return order;
+}
+
+namespace {
+
+// As it was asked for when the execution began, with the options of this command over it.
+Result<manager::Wish> wish_for(const Context& context, const AgentOrder& order) {
+  const Arguments& arguments = context.arguments;
+  manager::Wish wish;
+  wish.given = chosen_settings(arguments);
+  const bool anew = arguments.has(OptionId::kProfile) || config_file(arguments).has_value();
+  if (order.plan.wish.has_value() && !anew) {
+    wish.spec = order.plan.wish->spec;
+    const auto also = [](manager::Choice& now, manager::Choice before) {
+      now = now == manager::Choice::kGiven ? now : before;
+    };
+    also(wish.given.workdir, order.plan.wish->given.workdir);
+    also(wish.given.user, order.plan.wish->given.user);
+    CARREL_TRY(apply_settings(arguments, wish.spec));
+    CARREL_TRY(finish_spec(wish.spec));
+    return wish;
+  }
+  CARREL_ASSIGN(wish.spec,
+                sandbox_spec(arguments, policy::Operation::kCreate, [&](policy::Spec& below) {
+                  return agent::apply_sandbox_settings(order.plan.profile, below);
+                }));
+  return wish;
+}
+
+// What a new execution begins with: a copy of a folder, or what the source of a replay began with.
+Status prepare_workspace(const Context& context, const storage::Home& home, const AgentOrder& order,
+                         policy::Spec& spec) {
+  if (!order.replay.has_value()) {
+    return copy_source(context, home, spec);
+  }
+  CARREL_ASSIGN(journal::Journal journal, journal::Journal::open(home));
+  CARREL_ASSIGN(const journal::ExecutionRow source, journal.find_execution(order.replay->source));
+  return journal::make_workspace_from(home, source.first_snapshot, spec.workspace);
+}
+
+}  // namespace
+
 Result<agent::AgentPlan> make_agent_plan(const Context& context, storage::Home& home,
                                          AgentOrder& order) {
   agent::AgentPlan plan;
-  CARREL_ASSIGN(
-      policy::Spec spec,
-      sandbox_spec(context.arguments, policy::Operation::kCreate, [&](policy::Spec& below) {
-        return agent::apply_sandbox_settings(order.plan.profile, below);
-      }));
-  if (spec.workspace.empty()) {
+  CARREL_ASSIGN(manager::Wish wish, wish_for(context, order));
+  policy::Spec& spec = wish.spec;
+  if (order.replay.has_value()) {
+    spec.workspace = order.plan.workspace;
+  } else if (spec.workspace.empty()) {
     spec.workspace =
         order.plan.workspace.empty() ? "agent-" + order.execution : order.plan.workspace;
   }
-  const bool known = agent::load_plan(home, order.execution).ok();
-  if (!known) {
-    CARREL_TRY(copy_source(context, home, spec));
+  if (const bool known = agent::load_plan(home, order.execution).ok(); !known) {
+    CARREL_TRY(prepare_workspace(context, home, order, spec));
   }
   CARREL_TRY(native::check_network(home, spec));
   order.plan.workspace = spec.workspace;
   policy::Spec resolved = spec;
-  CARREL_TRY(manager::resolve_image(home, chosen_settings(context.arguments), resolved));
+  CARREL_TRY(manager::resolve_image(home, wish.given, resolved));
   plan.image = resolved.image_name.empty() ? spec.image : resolved.image_name;
   plan.profile = order.plan.profile;
-  plan.room.spec = std::move(spec);
-  plan.room.chosen = chosen_settings(context.arguments);
+  plan.room.chosen = wish.given;
+  plan.room.spec = spec;
+  order.plan.wish = std::move(wish);
   plan.room.open_mounts = [&context](const policy::Spec& of) { return open_mounts(context, of); };
   plan.room.finish_restore = manager::finish_restore_apart;
   plan.room.name = "agent-" + order.execution;
   plan.room.lease_ms = static_cast<std::uint64_t>(plan.profile.limits.time.count()) + kLeaseAfterMs;
   plan.flow = order.plan.flow.name;
   plan.execution = order.execution;
+  plan.replay = order.replay;
   if (context.arguments.value(OptionId::kCachedFiles).value_or("restore") == "keep") {
     plan.cached_files = journal::CachedFiles::kKeep;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "agent/agent.h"
@@ -14,6 +15,7 @@ namespace carrel::cli {
 struct AgentOrder {
   agent::SavedPlan plan;
   std::string execution;
+  std::optional<journal::Replay> replay = {};
   enum class Prompts { kGiven, kTyped } prompts = Prompts::kGiven;
 };
 
@@ -21,9 +23,17 @@ struct AgentOrder {
 // it. Nothing is made.
 Result<AgentOrder> read_agent_order(const Context& context, const storage::Home& home);
 
+// The same for `carrel flow replay`, where something may have to be run: the plan of that execution
+// as a new one. kNotFound if it is none of an agent's.
+Result<AgentOrder> read_replay_order(const Context& context, const storage::Home& home,
+                                     journal::Replay replay);
+
 // How the sandbox is made, and what identifies its image. The workspace's name is put into the
 // order; with --workspace-from a new workspace is made. The context has to outlive the plan.
 Result<agent::AgentPlan> make_agent_plan(const Context& context, storage::Home& home,
                                          AgentOrder& order);
+
+// Does it, and shows what happens: the exit status.
+int run_agent(const Context& context, storage::Home& home, AgentOrder order);
 
 }  // namespace carrel::cli

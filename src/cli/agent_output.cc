@@ -55,6 +55,23 @@ std::string call_title(const agent::ToolCall& call) {
   return printable(title + std::string(shown)) + (shown.size() < text.size() ? " ..." : "");
 }
 
+std::string answer_title(const std::string& model, const agent::Reply& reply) {
+  const std::string_view line = std::string_view(reply.text).substr(0, reply.text.find('\n'));
+  const std::string_view shown = head(line, kTitle);
+  std::string title = model + ":";
+  if (!shown.empty()) {
+    title += " " + std::string(shown) + (shown.size() < reply.text.size() ? " ..." : "");
+  }
+  for (std::size_t i = 0; i < reply.calls.size(); ++i) {
+    title += (i == 0 ? " -> " : ", ") + reply.calls[i].name;
+  }
+  if (reply.usage.total() > 0) {
+    title += " (" + std::to_string(reply.usage.input) + " tokens in, " +
+             std::to_string(reply.usage.output) + " out)";
+  }
+  return printable(title);
+}
+
 void AgentTranscript::said(std::string_view text) {
   const std::string harmless = filter_.filter(text);
   if (!harmless.empty()) {

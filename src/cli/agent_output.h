@@ -52,5 +52,7 @@ class AgentRecord final : public agent::Reporter {
 
 // What an agent calls, on one line: the command of exec, otherwise the tool and its arguments.
 std::string call_title(const agent::ToolCall& call);
+// What a model answered, on one line: the beginning of what it said, and what it wanted called.
+std::string answer_title(const std::string& model, const agent::Reply& reply);
 
 }  // namespace carrel::cli

@@ -169,7 +169,7 @@ class Parser {
 
   Status add_option(const Option& given, std::string_view written,
                     std::optional<std::string_view> value) {
-    if (arguments_.has(given.id)) {
+    if (given.times == Option::Times::kOnce && arguments_.has(given.id)) {
       return usage_error(command(), concat({quote(written), " is given twice"}));
     }
     if (given.is_flag()) {
@@ -346,6 +346,16 @@ std::optional<std::string_view> Arguments::value(OptionId id) const {
     }
   }
   return std::nullopt;
+}
+
+std::vector<std::string_view> Arguments::values(OptionId id) const {
+  std::vector<std::string_view> found;
+  for (const GivenOption& given : options) {
+    if (given.id == id) {
+      found.push_back(given.value);
+    }
+  }
+  return found;
 }
 
 bool Arguments::has_setting(std::string_view name) const {

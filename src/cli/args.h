@@ -31,6 +31,8 @@ struct Arguments {
 
   [[nodiscard]] bool has(OptionId id) const { return value(id).has_value(); }
   [[nodiscard]] std::optional<std::string_view> value(OptionId id) const;
+  // Of one that can be given several times, all of them.
+  [[nodiscard]] std::vector<std::string_view> values(OptionId id) const;
   // Whether the setting of this name was given as an option.
   [[nodiscard]] bool has_setting(std::string_view name) const;
 };

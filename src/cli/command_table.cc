@@ -234,11 +234,13 @@ constexpr std::array kCommands = {
         "its id. explain tells why a turn was run and not taken from the record; diff what it "
         "changed in the workspace; fork makes a sandbox with the files that it left; rollback "
         "makes the workspace what it was after it, and keeps what it was before as a snapshot; "
-        "replay makes a new execution and a new workspace from what is recorded, and runs "
-        "nothing; rm forgets an execution, and with it snapshots that nothing else needs.",
+        "replay makes a new execution and a new workspace from what is recorded, runs "
+        "nothing, and fails where the record has nothing; with --live it runs the turns from "
+        "--from on anew; rm forgets an execution, and with it snapshots that nothing else needs.",
         "carrel flow show demo\tits turns, commands and files\n"
         "carrel flow diff demo 2\twhat the second turn changed\n"
         "carrel flow rollback demo default\tback to the first turn\n"
+        "carrel flow replay demo --live --from 2 --set 2.prompt='in French'\tanother way\n"
         "carrel flow answer demo ask_question:0:0a4d55a8 '\"yes\"'\tlet it go on\n",
         Visibility::kListed},
     Command{

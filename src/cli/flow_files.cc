@@ -1,10 +1,15 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "agent/saved_plan.h"
+#include "backends/native/remains.h"
+#include "cli/agent_order.h"
 #include "cli/diff.h"
 #include "cli/flow.h"
 #include "cli/fork.h"
 #include "cli/output.h"
 #include "journal/files.h"
+#include "journal/replay_plan.h"
 #include "journal/run.h"
 #include "manager/workspace_target.h"
 #include "storage/workspaces/restore.h"
@@ -130,8 +135,17 @@ int roll_back(const Context& context, const Words& words) {
 
 namespace {
 
-// Repeats an execution from its record, in a workspace of its own. Nothing is run.
-Result<Json> repeat(const Context& context, const std::string& named) {
+// TURN.prompt=TEXT or TURN.output=TEXT, as check_replay_set() has seen it.
+journal::Replay::Override override_from(std::string_view text) {
+  const std::size_t sign = text.find('=');
+  const std::size_t dot = text.substr(0, sign).rfind('.');
+  const std::string_view name = text.substr(dot + 1, sign - dot - 1);
+  return {std::string(text.substr(0, dot)), name == "output" ? "" : std::string(name),
+          std::string(text.substr(sign + 1))};
+}
+
+// What was asked for, with selectors that name something.
+Result<journal::Replay> replay_of(const Context& context, const std::string& named) {
   CARREL_ASSIGN(const storage::Home home, storage::Home::open());
   CARREL_ASSIGN(journal::Journal journal, journal::Journal::open(home));
   CARREL_ASSIGN(const ExecutionRow source, journal.find_execution(named));
@@ -139,13 +153,33 @@ Result<Json> repeat(const Context& context, const std::string& named) {
   if (turns.empty()) {
     return Error{Code::kConflict, 0, "the execution '" + source.id + "' has no turns", {}};
   }
-  journal::RunOptions options;
-  options.replay = journal::Replay{source.id};
-  options.execution = std::string(context.arguments.value(OptionId::kName).value_or(""));
-  if (const auto output = context.arguments.value(OptionId::kOutput)) {
-    options.replay->overrides.push_back(
-        {std::to_string(turns.back().position), "", std::string(*output)});
+  journal::Replay replay{source.id};
+  replay.from = context.arguments.value(OptionId::kReplayFrom).value_or("");
+  if (context.arguments.has(OptionId::kLive)) {
+    replay.mode = journal::Replay::Mode::kLive;
   }
+  for (const std::string_view text : context.arguments.values(OptionId::kReplaySet)) {
+    replay.overrides.push_back(override_from(text));
+  }
+  CARREL_TRY(journal::ReplayPlan::make(journal, replay));
+  return replay;
+}
+
+// Whether something else than what is recorded is wanted, so that a turn may have to be run.
+bool may_run(const journal::Replay& replay) {
+  return replay.mode == journal::Replay::Mode::kLive ||
+         std::any_of(replay.overrides.begin(), replay.overrides.end(),
+                     [](const journal::Replay::Override& change) { return !change.name.empty(); });
+}
+
+// Repeats an execution from its record, in a workspace of its own. Nothing is run.
+Result<Json> repeat(const Context& context, journal::Replay replay) {
+  CARREL_ASSIGN(const storage::Home home, storage::Home::open());
+  CARREL_ASSIGN(journal::Journal journal, journal::Journal::open(home));
+  CARREL_ASSIGN(const ExecutionRow source, journal.find_execution(replay.source));
+  journal::RunOptions options;
+  options.replay = std::move(replay);
+  options.execution = std::string(context.arguments.value(OptionId::kName).value_or(""));
   options.tell = [&](const journal::RunEvent& event) {
     print_error("carrel: " + printable(journal::event_line(event)) + "\n");
   };
@@ -172,6 +206,7 @@ Status remove_each(const Words& words, Words& removed) {
   for (const std::string& named : words) {
     CARREL_ASSIGN(const ExecutionRow row, journal.find_execution(named));
     CARREL_TRY(journal.remove(row.id));
+    CARREL_TRY(agent::forget_plan(home, row.id));
     removed.push_back(row.id);
   }
   return {};
@@ -187,8 +222,30 @@ Status sweep() {
 
 }  // namespace
 
+namespace {
+
+int run_replay(const Context& context, journal::Replay replay) {
+  auto home = storage::Home::open();
+  if (!home.ok()) {
+    return fail(context, home.error());
+  }
+  native::sweep_boxes(home.value());
+  auto order = read_replay_order(context, home.value(), std::move(replay));
+  return order.ok() ? run_agent(context, home.value(), std::move(order.value()))
+                    : fail(context, order.error());
+}
+
+}  // namespace
+
 int replay_flow(const Context& context, const std::string& named) {
-  auto done = repeat(context, named);
+  auto replay = replay_of(context, named);
+  if (!replay.ok()) {
+    return fail(context, replay.error());
+  }
+  if (may_run(replay.value())) {
+    return run_replay(context, std::move(replay.value()));
+  }
+  auto done = repeat(context, std::move(replay.value()));
   if (!done.ok()) {
     return fail(context, done.error());
   }

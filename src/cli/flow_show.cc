@@ -1,6 +1,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "cli/agent_output.h"
 #include "cli/diff.h"
 #include "cli/flow.h"
 #include "cli/output.h"
@@ -127,6 +128,16 @@ class Trees {
   std::map<std::string, storage::Tree> trees_;
 };
 
+// What was called, on one line. A flow need not be an agent's.
+std::string title_of(const CallRow& call) {
+  if (call.kind == journal::CallKind::kModel) {
+    if (const auto reply = agent::reply_from_json(call.result); reply.ok()) {
+      return answer_title(call.name, reply.value());
+    }
+  }
+  return call_title({{}, call.name, call.arguments});
+}
+
 void print_turn(journal::Journal& journal, const TurnRow& turn, const std::vector<CallRow>& calls,
                 const std::vector<storage::Difference>& changes) {
   print(std::to_string(turn.position) + ". " + printable(turn.name) + "  " +
@@ -137,7 +148,7 @@ void print_turn(journal::Journal& journal, const TurnRow& turn, const std::vecto
     const std::string end = call.exit_code.has_value()
                                 ? "exit " + std::to_string(*call.exit_code)
                                 : std::string(call.succeeded ? "ok" : "failed");
-    print("   " + printable(call.name) + " " + preview(call.arguments) + "  " + end + "  " +
+    print("   " + title_of(call) + "  " + end + "  " +
           took(call.started_ms, call.ended_ms) + (call.cached ? "  (cached)" : "") + "\n");
   }
   for (std::size_t i = 0; i < changes.size() && i < kMostFiles; ++i) {

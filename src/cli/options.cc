@@ -46,6 +46,22 @@ Status check_number(const Given& given) {
   return {};
 }
 
+// TURN.NAME=TEXT, where a turn's name may have dots.
+Status check_replay_set(const Given& given) {
+  const std::size_t sign = given.text.find('=');
+  const std::size_t dot = given.text.substr(0, sign).rfind('.');
+  const std::string_view name =
+      sign == std::string_view::npos || dot == std::string_view::npos || dot == 0
+          ? std::string_view()
+          : given.text.substr(dot + 1, sign - dot - 1);
+  return name == "prompt" || name == "output"
+             ? Status()
+             : Status(Error{Code::kInvalid, 0,
+                            std::string(given.name) + " '" + std::string(given.text) +
+                                "' is not TURN.prompt=TEXT or TURN.output=TEXT",
+                            "for example 2.prompt='in French'"});
+}
+
 Status check_warm(const Given& given) {
   CARREL_TRY(policy::parse_count(given, {.least = 0, .most = 64}));
   return {};
@@ -238,9 +254,10 @@ constexpr std::array kOptions = {
     Option{OptionId::kProfile, 0, "profile", "FILE", "what the agent is and may do", "",
            of(CommandId::kAgent), nullptr},
     Option{OptionId::kModel, 0, "model", "PROVIDER:NAME",
-           "anthropic or openai, and the model [CARREL_MODEL]", "", of(CommandId::kAgent), nullptr},
+           "anthropic or openai, and the model [CARREL_MODEL]", "",
+           of(CommandId::kAgent, CommandId::kFlow), nullptr},
     Option{OptionId::kScript, 0, "script", "FILE", "no model: the answers are in this file", "",
-           of(CommandId::kAgent), nullptr},
+           of(CommandId::kAgent, CommandId::kFlow), nullptr},
     Option{OptionId::kFlowFile, 0, "file", "FILE", "a flow of several turns, TOML", "",
            of(CommandId::kAgent), nullptr},
     Option{OptionId::kExecution, 0, "execution", "ID", "the execution's id, a new one or not", "",
@@ -262,8 +279,15 @@ constexpr std::array kOptions = {
            of(CommandId::kFlow), check_number},
     Option{OptionId::kRunNumber, 0, "run", "NUMBER", "show: this run and not the last one", "",
            of(CommandId::kFlow), check_number},
-    Option{OptionId::kOutput, 0, "output", "TEXT", "replay: the last turn is to have answered this",
-           "", of(CommandId::kFlow), nullptr},
+    Option{OptionId::kReplayFrom, 0, "from", "TURN",
+           "replay: those before it are taken as they were [the first]", "", of(CommandId::kFlow),
+           nullptr},
+    Option{OptionId::kLive, 0, "live", "",
+           "replay: run it and what follows anew, with the model and its tools", "",
+           of(CommandId::kFlow), nullptr},
+    Option{OptionId::kReplaySet, 0, "set", "TURN.NAME=TEXT",
+           "replay: with another prompt or output of that turn; several times", "",
+           of(CommandId::kFlow), check_replay_set, Option::Times::kSeveral},
     Option{OptionId::kPolicy, 0, "policy", "FILE", "attack a sandbox of this carrel.toml", "",
            of(CommandId::kVerify), nullptr},
     Option{OptionId::kJunit, 0, "junit", "FILE", "write the results for CI to this file", "",

@@ -206,7 +206,9 @@ enum class OptionId {
   kFlowName,
   kMost,
   kRunNumber,
-  kOutput,
+  kReplayFrom,
+  kLive,
+  kReplaySet,
   kPolicy,
   kJunit,
   kOnly,
@@ -222,6 +224,7 @@ struct Option {
   std::string_view choices;                     // words to complete, separated by spaces
   std::uint64_t commands;                       // a bit for each CommandId
   Status (*check)(const policy::Given& given);  // null: any value
+  enum class Times { kOnce, kSeveral } times = Times::kOnce;
 
   [[nodiscard]] bool is_flag() const { return placeholder.empty(); }
   [[nodiscard]] bool belongs_to(const Command& command) const {

@@ -123,6 +123,21 @@ TEST_F(ReplayTest, OneThatWasKilledGoesOnAsItWasBegun) {
   EXPECT_EQ(texts_, "aXc");
 }
 
+TEST_F(ReplayTest, WhatALiveOneHasFinishedIsNotRunAgain) {
+  {
+    auto run = begin({.execution = "r", .replay = Replay{"source", "2", Replay::Mode::kLive}});
+    ASSERT_TRUE(step(*run, "a").ok());
+    ASSERT_TRUE(step(*run, "b").ok());
+  }
+  EXPECT_EQ(ran_, 1);
+  how_.clear();
+  auto run = begin({.execution = "r"});
+  ASSERT_TRUE(all(*run).ok());
+  EXPECT_EQ(how_, (std::vector<How>{How::kCached, How::kCached, How::kLive}));
+  EXPECT_EQ(ran_, 2);
+  EXPECT_EQ(read("file"), "abc");
+}
+
 TEST_F(ReplayTest, TheWholeRecordIsRepeatedWithoutAnythingToRun) {
   auto run = begin({.replay = Replay{"source"}});
   ASSERT_TRUE(run->repeat().ok());

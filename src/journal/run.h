@@ -32,11 +32,12 @@ struct Replay {
   // Turns before this one are taken from the source as they are. Empty: the first.
   std::string from = {};
   // This one and later ones are taken from the record if their keys are in it. If they are not,
-  // kRecorded fails, and kLive runs them. With kLive, those from `from` on are always run.
+  // kRecorded fails, and kLive runs them. With kLive, those from `from` on are run, each once:
+  // when the replay is run again, what it has finished is taken from there.
   enum class Mode { kRecorded, kLive } mode = Mode::kRecorded;
   struct Override {
     std::string turn;   // a selector of the source, as for Journal::find_turn
-    std::string name;   // of the input that is another; empty: the output is this
+    std::string name;   // of the input that is another, or "prompt"; empty: the output is this
     std::string value;  //
   };
   std::vector<Override> overrides = {};
@@ -117,7 +118,7 @@ class Turn {
   [[nodiscard]] const std::string& id() const { return row_.id; }
   [[nodiscard]] const std::string& name() const { return row_.name; }
   [[nodiscard]] std::int64_t attempt() const { return row_.attempt; }
-  // What its subject has as the input of that name, or what a replay has instead.
+  // What its subject has as the input of that name, or what a replay has instead; "prompt" is one.
   [[nodiscard]] std::string input(const std::string& name) const;
 
   // Runs `body`, or takes what the same call returned before (granularity kCall): same turn key,
@@ -203,7 +204,9 @@ class Run {
   Result<TurnResult> choose(TurnRow& row, const TurnSubject& given, const TurnOptions& options,
                             const TurnBody& body);
   void set_key(TurnRow& row, const TurnSubject& subject);
-  Result<std::optional<TurnRow>> look_up(const std::string& key);
+  // Where a turn may have been recorded: in any execution, or in an earlier run of this one.
+  enum class Recorded { kAnywhere, kEarlierRuns };
+  Result<std::optional<TurnRow>> look_up(const std::string& key, Recorded from);
   Result<bool> has_files(const TurnRow& turn);
   Result<TurnResult> take_from(TurnRow& row, TurnRow source,
                                const std::optional<std::string>& output);

@@ -91,11 +91,11 @@ Result<TurnResult> Run::choose(TurnRow& row, const TurnSubject& given, const Tur
   }
   set_key(row, subject);
   const bool is_live = plan.has_value() && plan->mode() == Replay::Mode::kLive;
-  if (!is_live) {
-    CARREL_ASSIGN(std::optional<TurnRow> known, look_up(row.key));
-    if (known.has_value()) {
-      return take_from(row, std::move(*known), std::nullopt);
-    }
+  // What a live replay has finished is not run again when the replay itself is.
+  const Recorded from = is_live ? Recorded::kEarlierRuns : Recorded::kAnywhere;
+  CARREL_ASSIGN(std::optional<TurnRow> recorded, look_up(row.key, from));
+  if (recorded.has_value()) {
+    return take_from(row, std::move(*recorded), std::nullopt);
   }
   if (plan.has_value() && !is_live) {
     return Error{Code::kConflict, 0,
@@ -105,8 +105,8 @@ Result<TurnResult> Run::choose(TurnRow& row, const TurnSubject& given, const Tur
   if (options_.cached_files == CachedFiles::kKeep && !parts_->at_hand) {
     CARREL_TRY(use_files_as_they_are(row));
     set_key(row, subject);
-    CARREL_ASSIGN(std::optional<TurnRow> known, look_up(row.key));
-    if (known.has_value() && !is_live) {
+    CARREL_ASSIGN(std::optional<TurnRow> known, look_up(row.key, from));
+    if (known.has_value()) {
       return take_from(row, std::move(*known), std::nullopt);
     }
   }
@@ -122,12 +122,16 @@ void Run::set_key(TurnRow& row, const TurnSubject& subject) {
   row.start_identity = parts_->files.identity;
 }
 
-Result<std::optional<TurnRow>> Run::look_up(const std::string& key) {
+Result<std::optional<TurnRow>> Run::look_up(const std::string& key, Recorded from) {
   if (options_.switches.disable_cache) {
     return std::optional<TurnRow>();
   }
   CARREL_ASSIGN(std::vector<TurnRow> known, journal_.rows().turns_with_key(key));
   for (TurnRow& turn : known) {
+    const bool own = turn.execution == execution_.id && turn.run < execution_.runs;
+    if (from == Recorded::kEarlierRuns && !own) {
+      continue;
+    }
     CARREL_ASSIGN(const bool there, has_files(turn));
     if (there) {
       return std::optional<TurnRow>(std::move(turn));

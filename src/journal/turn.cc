@@ -48,6 +48,9 @@ Turn::Turn(Run& run, TurnRow row, const TurnSubject& subject)
     : run_(run), row_(std::move(row)), subject_(subject) {}
 
 std::string Turn::input(const std::string& name) const {
+  if (name == "prompt") {
+    return subject_.prompt;
+  }
   const auto found = std::find_if(subject_.inputs.begin(), subject_.inputs.end(),
                                   [&](const KeyPart& part) { return part.name == name; });
   return found == subject_.inputs.end() ? std::string() : found->value;

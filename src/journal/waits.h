@@ -22,9 +22,7 @@ struct WaitRequest {
 // counts the questions of an execution from 0, so that a replay finds the same names and answers.
 std::string wait_name(std::size_t index, std::string_view question);
 
-// Whether a schema is one that can be held: an object of type, enum, const, properties, required,
-// additionalProperties (a boolean), items, minimum, maximum, minLength, maxLength, minItems,
-// maxItems, and title, description and default, which say nothing. Others are kUnsupported.
+// Whether a schema is one that can be held, see policy/json_schema.h.
 Status check_schema(std::string_view schema);
 // kInvalid with the place of the first thing that is wrong.
 Status check_answer(std::string_view schema, std::string_view answer);

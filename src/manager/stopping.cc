@@ -21,10 +21,18 @@ using Json = nlohmann::ordered_json;
 constexpr int kOthersTries = 600;  // for another who starts it
 constexpr int kOthersStepMs = 50;
 
+Result<std::optional<storage::SandboxRow>> row_of(const storage::Home& home,
+                                                  const std::string& id) {
+  CARREL_ASSIGN(storage::State state, storage::State::open(home));
+  return state.find(id);
+}
+
+}  // namespace
+
 Result<Wish> wish_from_json(const std::string& text) {
   const Json object = Json::parse(text, nullptr, false);
   if (!object.is_object() || !object.contains("spec")) {
-    return Error{Code::kConflict, 0, "what is known of a stopped sandbox is damaged", {}};
+    return Error{Code::kConflict, 0, "how a sandbox was asked for is known no more", {}};
   }
   Wish wish;
   CARREL_ASSIGN(wish.spec, policy::spec_from_json(object["spec"].dump()));
@@ -35,14 +43,6 @@ Result<Wish> wish_from_json(const std::string& text) {
   wish.given.user = object.value("user_given", false) ? Choice::kGiven : Choice::kDefault;
   return wish;
 }
-
-Result<std::optional<storage::SandboxRow>> row_of(const storage::Home& home,
-                                                  const std::string& id) {
-  CARREL_ASSIGN(storage::State state, storage::State::open(home));
-  return state.find(id);
-}
-
-}  // namespace
 
 std::string wish_to_json(const Wish& wish) {
   Json object;

@@ -38,6 +38,8 @@ std::vector<std::string> stopped_ids(const storage::Home& home);
 // "sandbox ID is stopped"
 Error is_stopped(const storage::SandboxRow& row);
 
+// How a sandbox was asked for, without its opened mounts.
 std::string wish_to_json(const Wish& wish);
+Result<Wish> wish_from_json(const std::string& text);
 
 }  // namespace carrel::manager

@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/utf8.h"
+#include "policy/json_schema.h"
 #include "policy/strict_json.h"
 #include "policy/suggest.h"
 #include "tools/observation.h"
-#include "tools/schema.h"
 
 namespace carrel::tools {
 namespace {
@@ -49,6 +49,14 @@ Result<ToolResult> as_answer(const Error& error) {
   return error;
 }
 
+Status check_parameters(const nlohmann::json& schema) {
+  CARREL_TRY(policy::check_schema(schema, "the arguments"));
+  return schema.value("type", Json()) == "object"
+             ? Status()
+             : Status(Error{
+                   Code::kInvalid, 0, "the schema of the arguments is not that of an object", {}});
+}
+
 Status Registry::add(std::unique_ptr<Tool> tool) {
   const std::string& name = tool->definition().name;
   if (closed_) {
@@ -70,7 +78,7 @@ Status Registry::add(std::unique_ptr<Tool> tool) {
     return Error{Code::kInvalid, 0, "the parameters of the tool '" + name + "' are no schema", {}};
   }
   if (tool->definition().checked == ToolDefinition::Checked::kHere) {
-    Status good = check_schema(schema);
+    Status good = check_parameters(schema);
     if (!good.ok()) {
       good.error().message = "the tool '" + name + "': " + good.error().message;
       return good;
@@ -122,7 +130,7 @@ Result<ToolResult> Registry::call(std::string_view name, std::string_view text,
   const Json arguments = read.value();
   if (tool->definition().checked == ToolDefinition::Checked::kHere) {
     const Json schema = Json::parse(tool->definition().parameters, nullptr, false);
-    if (Status good = check_arguments(schema, arguments, name); !good.ok()) {
+    if (Status good = policy::check_against_schema(schema, arguments, name); !good.ok()) {
       return ToolResult{.error = good.error().to_string()};
     }
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,9 @@
 namespace carrel::tools {
 
 inline constexpr std::size_t kLongestArguments = 4U << 20;
+
+// Whether the parameters of a tool are a schema that is held, of an object.
+Status check_parameters(const nlohmann::json& schema);
 
 // The tools of one agent. What is in it is decided before the agent runs: once it is closed,
 // nothing is added, whoever asks.

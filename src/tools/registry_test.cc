@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/observation.h"
-#include "tools/schema.h"
 
 namespace carrel::tools {
 namespace {
@@ -66,14 +65,14 @@ TEST_F(RegistryTest, DefinitionsAreInTheFormOfFunctionCalls) {
   ASSERT_EQ(definitions.size(), 1U);
   EXPECT_EQ(definitions[0]->name, "echo");
   EXPECT_FALSE(definitions[0]->description.empty());
-  EXPECT_TRUE(check_schema(Json::parse(definitions[0]->parameters)).ok());
+  EXPECT_TRUE(check_parameters(Json::parse(definitions[0]->parameters)).ok());
 }
 
 TEST_F(RegistryTest, WrongArgumentsAreNamedAndNothingIsCalled) {
   auto tool = std::make_unique<Echo>("echo");
   const Echo& echo = *tool;
   ASSERT_TRUE(registry_.add(std::move(tool)).ok());
-  EXPECT_THAT(error_of("echo", "{}"), HasSubstr("needs the argument 'text'"));
+  EXPECT_THAT(error_of("echo", "{}"), HasSubstr("echo needs 'text'"));
   EXPECT_THAT(error_of("echo", R"({"text":"x","cuont":1})"), HasSubstr("did you mean 'count'?"));
   EXPECT_THAT(error_of("echo", R"({"text":7})"), HasSubstr("'text' must be a string, not 7"));
   EXPECT_THAT(error_of("echo", R"({"text":"x","count":0})"), HasSubstr("less than 1"));
@@ -109,7 +108,7 @@ TEST(SchemaTest, WhatCannotBeEnforcedIsRefused) {
   for (const char* text : {R"({"type":"string"})", R"({"type":"object","oneOf":[]})",
                            R"({"type":"object","properties":{"a":{"pattern":"x"}}})",
                            R"({"type":"object","required":"a"})"}) {
-    EXPECT_FALSE(check_schema(Json::parse(text)).ok()) << text;
+    EXPECT_FALSE(check_parameters(Json::parse(text)).ok()) << text;
   }
 }
 

@@ -4,7 +4,7 @@
 
 #include "tools/host_program.h"
 #include "tools/observation.h"
-#include "tools/schema.h"
+#include "tools/registry.h"
 
 namespace carrel::tools {
 namespace {
@@ -52,7 +52,7 @@ std::function<Result<std::string>(const Json&, const Cancel&)> perform_by_progra
 Result<std::unique_ptr<Tool>> make_service_tool(Service service) {
   Json schema = Json::parse(service.arguments, nullptr, false);
   Status good = schema.is_object()
-                    ? check_schema(schema)
+                    ? check_parameters(schema)
                     : Status(Error{Code::kInvalid, 0, "the schema is not a JSON object", {}});
   if (!good.ok()) {
     good.error().message = "the service '" + service.name + "': " + good.error().message;

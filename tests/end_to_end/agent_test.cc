@@ -165,6 +165,147 @@ text = "Done."
   EXPECT_NE(carrel({"agent", "run", "--resume", "nothing"}).status, 0);
 }
 
+// What was typed for the sandbox is a part of what is resumed.
+TEST_P(Agent, AResumedTaskHasTheSandboxThatItBeganWith) {
+  const std::string script = file("script.toml", R"(
+[[turns]]
+[[turns.replies]]
+calls = [{name = "exec", arguments = {command = "echo $COLOUR; pwd"}}]
+[[turns.replies]]
+text = "Done."
+)");
+  const json first = agent({"--script", script, "--memory", "300m", "--env", "COLOUR=blue",
+                            "--workdir", "/tmp", "say done"});
+  EXPECT_EQ(first["turns"][0]["calls"][0]["output"], "blue\n/tmp\n");
+  const json again = agent({"--resume", first["execution"]});
+  EXPECT_EQ(again["model_calls"], 0) << last_.err;
+  const json anew =
+      agent({"--resume", first["execution"]}, {.environment = {"DISABLE_CACHE=1"}});
+  EXPECT_EQ(anew["turns"][0]["calls"][0]["output"], "blue\n/tmp\n");
+  const json other = agent({"--resume", first["execution"], "--memory", "200m"});
+  EXPECT_EQ(other["model_calls"], 2) << "another policy is another turn";
+}
+
+// R234, B-68
+TEST_P(Agent, AReplayRunsNothingUnlessItIsLive) {
+  const json first = scripted({});
+  ASSERT_EQ(first["model_calls"], 4);
+  const json recorded = json::parse(carrel({"flow", "replay", "demo", "--json"}).out);
+  EXPECT_EQ(recorded["replay_of"], "demo");
+
+  const Run live = carrel({"flow", "replay", "demo", "--live", "--from", "2", "--name", "again",
+                           "--workspace", "w2", "--json"});
+  ASSERT_EQ(live.status, 0) << live.out << live.err;
+  const json done = json::parse(live.out);
+  EXPECT_EQ(done["execution"], "again");
+  EXPECT_EQ(done["turns"][0]["how"], "cached");
+  EXPECT_EQ(done["turns"][1]["how"], "live");
+  EXPECT_EQ(done["model_calls"], 2);
+  EXPECT_THAT(done["turns"][1]["calls"].dump(), HasSubstr("notes"));  // turn 1's files are there
+  EXPECT_EQ(bash("cat summary.txt", {"--workspace", "w2"}).out, "done\n");
+  // The source is as it was, and the new one can be resumed.
+  EXPECT_EQ(json::parse(carrel({"flow", "show", "demo", "--json"}).out)["runs"], 1);
+  EXPECT_EQ(agent({"--resume", "again"})["model_calls"], 0) << last_.err;
+}
+
+// R234
+TEST_P(Agent, AReplayCanHaveAnotherPromptOrAnotherAnswer) {
+  provide(json{{"turns",
+                {{{{"text", "First."}}}, {{{"text", "Second."}}}, {{{"text", "Third."}}}}}});
+  const std::string flow =
+      file("flow3.toml", "name = \"three\"\nprompts = [\"a\", \"b\", \"c\"]\n");
+  ask("openai", {"--file", flow});
+  ASSERT_EQ(last_.status, 0) << last_.err;
+  ASSERT_EQ(model_->requests().size(), 3U);
+  const auto replay = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"flow", "replay", "three", "--json"});
+    last_ = carrel(std::move(words), {.environment = {"OPENAI_API_KEY=k"}});
+    return json::parse(last_.out, nullptr, false);
+  };
+  // Not in the record, and nobody asked for it to be run.
+  replay({"--set", "2.prompt=B"});
+  EXPECT_NE(last_.status, 0);
+  EXPECT_THAT(last_.out + last_.err, HasSubstr("is not in the record"));
+  EXPECT_EQ(model_->requests().size(), 3U);
+
+  const json prompted = replay({"--live", "--from", "2", "--set", "2.prompt=B"});
+  EXPECT_EQ(last_.status, 0) << last_.err;
+  EXPECT_EQ(prompted["turns"][0]["how"], "cached");
+  EXPECT_EQ(prompted["model_calls"], 2);
+  EXPECT_EQ(model_->requests()[3]["body"]["messages"].back()["content"], "B");
+
+  const json answered =
+      replay({"--live", "--from", "2", "--set", "2.output=Another.", "--set", "3.prompt=C"});
+  EXPECT_EQ(last_.status, 0) << last_.err;
+  EXPECT_EQ(answered["turns"][1]["how"], "overridden");
+  EXPECT_EQ(answered["turns"][1]["text"], "Another.");
+  const json messages = model_->requests().back()["body"]["messages"];
+  EXPECT_EQ(messages[messages.size() - 2]["content"], "Another.");
+  EXPECT_EQ(messages.back()["content"], "C");
+
+  for (const char* wrong : {"2=x", "2.colour=x", ".prompt=x", "prompt"}) {
+    EXPECT_THAT(carrel({"flow", "replay", "three", "--set", wrong}).err,
+                HasSubstr("TURN.prompt=TEXT"));
+  }
+  EXPECT_THAT(carrel({"flow", "replay", "three", "--set", "9.prompt=x"}).err,
+              HasSubstr("has no turn '9'"));
+}
+
+TEST_P(Agent, AForgottenExecutionLeavesNothing) {
+  scripted({});
+  const std::string plan = place().home(GetParam()) + "/agents/demo";
+  EXPECT_TRUE(std::filesystem::exists(plan));
+  EXPECT_EQ(carrel({"flow", "rm", "demo"}).status, 0);
+  EXPECT_FALSE(std::filesystem::exists(plan));
+  EXPECT_THAT(carrel({"agent", "run", "--resume", "demo"}).err, HasSubstr("no execution 'demo'"));
+}
+
+TEST_P(Agent, ATimelineShowsWhatTheModelSaidAndCalled) {
+  scripted({});
+  const Run shown = carrel({"flow", "show", "demo"});
+  EXPECT_THAT(shown.out, HasSubstr(": I go there. -> exec"));
+  EXPECT_THAT(shown.out, HasSubstr("$ cd /tmp && touch f"));
+  EXPECT_THAT(shown.out, HasSubstr(": I am in /tmp."));
+  EXPECT_THAT(shown.out, HasSubstr("A  notes.txt"));
+  EXPECT_THAT(shown.out, Not(HasSubstr("conversation")));
+}
+
+// Each line that is typed is a turn, and Ctrl-D ends it.
+TEST_P(Agent, OnATerminalEachLineIsATurn) {
+  const std::string script = file("typed.toml", R"(
+[[turns]]
+[[turns.replies]]
+calls = [{name = "exec", arguments = {command = "echo kept > /workspace/kept"}}]
+[[turns.replies]]
+text = "First answer."
+[[turns]]
+[[turns.replies]]
+text = "Second answer."
+)");
+  Launch typed = launch({"agent", "run", "--script", script, "--execution", "talk"});
+  std::string words = typed.program;
+  for (const std::string& word : typed.arguments) {
+    words += " " + word;
+  }
+  typed.program = "/usr/bin/script";
+  typed.arguments = {"-qec", words, "/dev/null"};
+  Process process(typed);
+  const auto patience = std::chrono::seconds(20);
+  ASSERT_TRUE(process.wait_for_output("> ", patience)) << process.out();
+  process.write("\nfirst question\n");
+  ASSERT_TRUE(process.wait_for_output("First answer.", patience)) << process.out();
+  ASSERT_TRUE(process.wait_for_output("changed: added kept", patience)) << process.out();
+  process.write("second question\n");
+  ASSERT_TRUE(process.wait_for_output("Second answer.", patience)) << process.out();
+  process.write("\x04");
+  const Run run = process.wait(patience);
+  EXPECT_EQ(run.status, 0) << run.out;
+  const json shown = json::parse(carrel({"flow", "show", "talk", "--json"}).out);
+  ASSERT_EQ(shown["turns"].size(), 2U);
+  EXPECT_EQ(shown["turns"][1]["text"], "Second answer.");
+  EXPECT_EQ(shown["state"], "finished");
+}
+
 TEST_P(Agent, TheTranscriptIsReadable) {
   const Run run = carrel({"agent", "run", "--script", file("script.toml", kScript), "--file",
                           file("flow.toml", kFlow)});

@@ -79,9 +79,12 @@ Json McpTest::python_sdk(const std::string& protocol) const {
           {"protocol", protocol}};
 }
 
-Json McpTest::typescript_sdk() const {
-  return {{"command", "node"},
-          {"args", {file("sdk_server.mjs", script("sdk_server.mjs")), "stdio"}},
+Json McpTest::typescript_sdk(Line line) const {
+  const std::string own = sdks() + "/node/node_modules/.bin/node";
+  return {{"command", ::access(own.c_str(), X_OK) == 0 ? own : std::string("/usr/bin/node")},
+          {"args",
+           {file("sdk_server.mjs", script("sdk_server.mjs")),
+            line == Line::kModern ? "modern" : "legacy", "stdio"}},
           {"env", {{"MCP_SDK", sdks() + "/node"}}},
           {"sandbox", false}};
 }
@@ -94,10 +97,11 @@ Json McpTest::odd_server(const std::string& mode) const {
 
 std::string McpTest::serve(Sdk sdk) {
   const std::uint16_t port = free_port();
-  const Json stdio = sdk == Sdk::kPython ? python_sdk("auto") : typescript_sdk();
+  const Json stdio = sdk == Sdk::kPython ? python_sdk("auto")
+                                         : typescript_sdk(sdk == Sdk::kTypescript ? Line::kLegacy
+                                                                                  : Line::kModern);
   Launch launch = place().launch(GetParam(), {});
-  launch.program =
-      sdk == Sdk::kPython ? stdio["command"].get<std::string>() : std::string("/usr/bin/node");
+  launch.program = stdio["command"].get<std::string>();
   launch.arguments = stdio["args"].get<std::vector<std::string>>();
   launch.arguments.back() = "http";
   launch.arguments.push_back(std::to_string(port));

@@ -28,10 +28,11 @@ class McpTest : public CarrelTest {
 
   // Programs that run on the host.
   [[nodiscard]] Json python_sdk(const std::string& protocol) const;
-  [[nodiscard]] Json typescript_sdk() const;
+  enum class Line { kLegacy, kModern };  // of the TypeScript SDK, which has two
+  [[nodiscard]] Json typescript_sdk(Line line) const;
   [[nodiscard]] Json odd_server(const std::string& mode) const;
   // The same SDKs as servers of HTTP, until the end of the test; returns the address.
-  enum class Sdk { kPython, kTypescript };
+  enum class Sdk { kPython, kTypescript, kTypescriptModern };
   std::string serve(Sdk sdk);
 
   // The text of a script of this folder.

@@ -73,7 +73,21 @@ TEST_P(McpSdk, PythonOverStdioIsLegacyWhenThatIsAsked) {
 }
 
 // R210
-TEST_P(McpSdk, TypescriptOverStdioIsLegacy) { exercise(typescript_sdk(), "2025-11-25"); }
+TEST_P(McpSdk, TypescriptOfTheFirstLineOverStdioIsLegacy) {
+  exercise(typescript_sdk(Line::kLegacy), "2025-11-25");
+}
+
+// R210
+TEST_P(McpSdk, TypescriptOverStdioIsModern) {
+  exercise(typescript_sdk(Line::kModern), "2026-07-28");
+}
+
+// R210
+TEST_P(McpSdk, TypescriptOverStdioIsLegacyWhenThatIsAsked) {
+  Json server = typescript_sdk(Line::kModern);
+  server["protocol"] = "legacy";
+  exercise(server, "2025-11-25");
+}
 
 // R211
 TEST_P(McpSdk, PythonOverHttpIsModern) { exercise({{"url", serve(Sdk::kPython)}}, "2026-07-28"); }
@@ -84,12 +98,17 @@ TEST_P(McpSdk, PythonOverHttpIsLegacyWhenThatIsAsked) {
 }
 
 // R211
-TEST_P(McpSdk, TypescriptOverHttpIsLegacy) {
+TEST_P(McpSdk, TypescriptOverHttpIsModern) {
+  exercise({{"url", serve(Sdk::kTypescriptModern)}}, "2026-07-28");
+}
+
+// R211
+TEST_P(McpSdk, TypescriptOfTheFirstLineOverHttpIsLegacy) {
   exercise({{"url", serve(Sdk::kTypescript)}}, "2025-11-25");
 }
 
 TEST_P(McpSdk, ModernIsRefusedWhereItIsNotSpoken) {
-  Json server = typescript_sdk();
+  Json server = typescript_sdk(Line::kLegacy);
   server["protocol"] = "modern";
   const Driven driven = drive({{"sdk", server}}, {});
   EXPECT_THAT(driven.reports[0]["error"]["message"].get<std::string>(),

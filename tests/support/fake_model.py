@@ -10,6 +10,10 @@ streams. DIRECTORY/steps.json is a list; each request takes the next step:
     {"raw": "..."}                 these bytes as the body of a stream
     {"sleep": 5}                   says nothing for so long, then goes
 
+If it is {"turns": [[STEP, ...], ...]} instead, the conversation tells which one is due: the turn by how
+many prompts there are, and the step by how many answers since the last of them. The record of such a
+request has its "turn", from 1.
+
 What was asked is added to DIRECTORY/requests.jsonl. Prints its port.
 """
 import http.server
@@ -24,15 +28,36 @@ lock = threading.Lock()
 taken = 0
 
 
+NO_MORE = {"status": 400, "body": {"error": {"message": "the test has no more steps"}}}
+
+
+def is_prompt(message):
+    content = message["content"]
+    results = isinstance(content, list) and any(b.get("type") == "tool_result" for b in content)
+    return message["role"] == "user" and not results
+
+
+def place_of(messages):
+    """The turn that is asked for, from 1, and how many answers it has already."""
+    prompts = [i for i, message in enumerate(messages) if is_prompt(message)]
+    answers = [m for m in messages[prompts[-1]:] if m["role"] == "assistant"]
+    return len(prompts), len(answers)
+
+
 def next_step(record):
     global taken
     with lock:
-        with open(os.path.join(directory, "requests.jsonl"), "a", encoding="utf-8") as out:
-            out.write(json.dumps(record) + "\n")
         with open(os.path.join(directory, "steps.json"), encoding="utf-8") as source:
             steps = json.load(source)
-        step = steps[taken] if taken < len(steps) else {"status": 400, "body": {
-            "error": {"message": "the test has no more steps"}}}
+        if isinstance(steps, dict):
+            record["turn"], answers = place_of(record["body"]["messages"])
+            turns = steps["turns"]
+            due = turns[record["turn"] - 1] if record["turn"] <= len(turns) else []
+            step = due[answers] if answers < len(due) else NO_MORE
+        else:
+            step = steps[taken] if taken < len(steps) else NO_MORE
+        with open(os.path.join(directory, "requests.jsonl"), "a", encoding="utf-8") as out:
+            out.write(json.dumps(record) + "\n")
         taken += 1
     return step
 

@@ -1,14 +1,15 @@
-#include "tools/schema.h"
+#include "policy/json_schema.h"
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/utf8.h"
 #include "policy/suggest.h"
 
-namespace carrel::tools {
+namespace carrel::policy {
 namespace {
 
 using Json = nlohmann::json;
@@ -16,12 +17,12 @@ using Json = nlohmann::json;
 constexpr int kDeepest = 16;
 constexpr std::size_t kLongestShown = 60;
 
-constexpr std::array<std::string_view, 17> kKnown = {
+constexpr std::array<std::string_view, 18> kKnown = {
     "type",      "properties", "required",    "additionalProperties",
     "items",     "enum",       "minimum",     "maximum",
     "minLength", "maxLength",  "title",       "maxItems",
     "minItems",  "default",    "description", "examples",
-    "$schema"};
+    "$schema",   "const"};
 constexpr std::array<std::string_view, 7> kTypes = {"object", "array",   "string", "integer",
                                                     "number", "boolean", "null"};
 
@@ -31,6 +32,16 @@ Error invalid(std::string message, std::string hint = {}) {
 
 Error bad_schema(const std::string& place, const std::string& why) {
   return invalid("the schema of " + place + " " + why);
+}
+
+bool is_type(const Json& type) {
+  return type.is_string() && std::find(kTypes.begin(), kTypes.end(),
+                                       type.get_ref<const std::string&>()) != kTypes.end();
+}
+
+// What a schema has as its type: one, or any of several.
+std::vector<Json> types_of(const Json& type) {
+  return type.is_array() ? std::vector<Json>(type.begin(), type.end()) : std::vector<Json>{type};
 }
 
 Status check_node(const Json& schema, const std::string& place, int depth) {
@@ -46,12 +57,13 @@ Status check_node(const Json& schema, const std::string& place, int depth) {
     }
   }
   if (const auto type = schema.find("type"); type != schema.end()) {
-    if (!type->is_string() ||
-        std::find(kTypes.begin(), kTypes.end(), type->get<std::string>()) == kTypes.end()) {
+    const std::vector<Json> types = types_of(*type);
+    if (types.empty() || !std::all_of(types.begin(), types.end(), is_type)) {
       return bad_schema(place, "has a type that is not one of JSON's");
     }
   }
-  if (const auto list = schema.find("enum"); list != schema.end() && !list->is_array()) {
+  if (const auto list = schema.find("enum");
+      list != schema.end() && (!list->is_array() || list->empty())) {
     return bad_schema(place, "has an 'enum' that is not a list");
   }
   for (const char* key : {"minimum", "maximum", "minLength", "maxLength", "maxItems", "minItems"}) {
@@ -107,7 +119,8 @@ bool has_type(const Json& value, const std::string& type) {
     return value.is_null();
   }
   if (type == "integer") {
-    return value.is_number_integer();
+    return value.is_number_integer() ||
+           (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>());
   }
   return value.is_number();
 }
@@ -125,28 +138,33 @@ std::string article(const std::string& type) {
   return (type == "object" || type == "array" || type == "integer" ? "an " : "a ") + type;
 }
 
-Status check_bounds(const Json& schema, const Json& value, const std::string& name) {
+// The whole is named in words, a part of it by its name.
+std::string said(const std::string& name, int depth) {
+  return depth == 0 ? name : "'" + name + "'";
+}
+
+Status check_bounds(const Json& schema, const Json& value, const std::string& name, int depth) {
   const auto number = [&](const char* key) -> const Json* {
     const auto found = schema.find(key);
     return found == schema.end() ? nullptr : &*found;
   };
   if (value.is_number()) {
     if (const Json* least = number("minimum"); least != nullptr && value < *least) {
-      return invalid("'" + name + "' is less than " + least->dump());
+      return invalid(said(name, depth) + " is less than " + least->dump());
     }
     if (const Json* most = number("maximum"); most != nullptr && value > *most) {
-      return invalid("'" + name + "' is more than " + most->dump());
+      return invalid(said(name, depth) + " is more than " + most->dump());
     }
   }
   const auto within = [&](std::size_t size, const char* least, const char* most,
                           const std::string& unit) -> Status {
     if (const Json* bound = number(least);
         bound != nullptr && static_cast<double>(size) < bound->get<double>()) {
-      return invalid("'" + name + "' has less than " + bound->dump() + " " + unit);
+      return invalid(said(name, depth) + " has less than " + bound->dump() + " " + unit);
     }
     if (const Json* bound = number(most);
         bound != nullptr && static_cast<double>(size) > bound->get<double>()) {
-      return invalid("'" + name + "' has more than " + bound->dump() + " " + unit);
+      return invalid(said(name, depth) + " has more than " + bound->dump() + " " + unit);
     }
     return {};
   };
@@ -169,7 +187,7 @@ Status check_object(const Json& schema, const Json& value, const std::string& na
   if (const auto required = schema.find("required"); required != schema.end()) {
     for (const Json& key : *required) {
       if (!value.contains(key.get<std::string>())) {
-        return invalid((top ? name + " needs the argument '" : "'" + name + "' needs '") +
+        return invalid(said(name, depth) + " needs '" +
                        key.get<std::string>() + "'");
       }
     }
@@ -184,9 +202,9 @@ Status check_object(const Json& schema, const Json& value, const std::string& na
           names.push_back(entry.key());
         }
       }
-      return invalid((top ? name + " has no argument '" : "'" + name + "' has no '") +
+      return invalid(said(name, depth) + " has no '" +
                          replace_invalid_utf8(key.substr(0, kLongestShown)) + "'",
-                     policy::did_you_mean(key, names));
+                     did_you_mean(key, names));
     }
   }
   return {};
@@ -194,13 +212,22 @@ Status check_object(const Json& schema, const Json& value, const std::string& na
 
 Status check_value(const Json& schema, const Json& value, const std::string& name, int depth) {
   if (depth > kDeepest) {
-    return invalid("'" + name + "' is nested too deep");
+    return invalid(said(name, depth) + " is nested too deep");
   }
   if (const auto type = schema.find("type"); type != schema.end()) {
-    const std::string wanted = type->get<std::string>();
-    if (!has_type(value, wanted)) {
-      return invalid("'" + name + "' must be " + article(wanted) + ", not " + shown(value));
+    std::string wanted;
+    bool fits = false;
+    for (const Json& one : types_of(*type)) {
+      const auto& name_of_it = one.get_ref<const std::string&>();
+      wanted += (wanted.empty() ? "" : " or ") + article(name_of_it);
+      fits = fits || has_type(value, name_of_it);
     }
+    if (!fits) {
+      return invalid(said(name, depth) + " must be " + wanted + ", not " + shown(value));
+    }
+  }
+  if (const auto only = schema.find("const"); only != schema.end() && value != *only) {
+    return invalid(said(name, depth) + " must be " + shown(*only) + ", not " + shown(value));
   }
   if (const auto list = schema.find("enum"); list != schema.end()) {
     if (std::find(list->begin(), list->end(), value) == list->end()) {
@@ -209,10 +236,10 @@ Status check_value(const Json& schema, const Json& value, const std::string& nam
         choices += (choices.empty() ? "" : ", ") +
                    (choice.is_string() ? choice.get<std::string>() : choice.dump());
       }
-      return invalid("'" + name + "' is " + shown(value), "one of " + choices);
+      return invalid(said(name, depth) + " is " + shown(value), "one of " + choices);
     }
   }
-  CARREL_TRY(check_bounds(schema, value, name));
+  CARREL_TRY(check_bounds(schema, value, name, depth));
   if (value.is_object()) {
     CARREL_TRY(check_object(schema, value, name, depth));
   }
@@ -228,19 +255,12 @@ Status check_value(const Json& schema, const Json& value, const std::string& nam
 
 }  // namespace
 
-Status check_schema(const Json& schema) {
-  CARREL_TRY(check_node(schema, "the arguments", 0));
-  if (schema.value("type", "") != "object") {
-    return bad_schema("the arguments", "is not that of an object");
-  }
-  return {};
+Status check_schema(const Json& schema, std::string_view what) {
+  return check_node(schema, std::string(what), 0);
 }
 
-Status check_arguments(const Json& schema, const Json& arguments, std::string_view what) {
-  if (!arguments.is_object()) {
-    return invalid("the arguments of " + std::string(what) + " are not an object");
-  }
-  return check_value(schema, arguments, std::string(what), 0);
+Status check_against_schema(const Json& schema, const Json& value, std::string_view what) {
+  return check_value(schema, value, std::string(what), 0);
 }
 
-}  // namespace carrel::tools
+}  // namespace carrel::policy
