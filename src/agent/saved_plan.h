@@ -19,7 +19,8 @@ struct SavedPlan {
   Profile profile;
   FlowFile flow;  // all turns that are known so far
   std::string workspace;
-  // How its sandbox was asked for: what the profile says, the options, and the files that they name.
+  // How its sandbox was asked for: what the profile says, the options, and the files that they
+  // name.
   std::optional<manager::Wish> wish = {};
 };
 

@@ -148,8 +148,8 @@ void print_turn(journal::Journal& journal, const TurnRow& turn, const std::vecto
     const std::string end = call.exit_code.has_value()
                                 ? "exit " + std::to_string(*call.exit_code)
                                 : std::string(call.succeeded ? "ok" : "failed");
-    print("   " + title_of(call) + "  " + end + "  " +
-          took(call.started_ms, call.ended_ms) + (call.cached ? "  (cached)" : "") + "\n");
+    print("   " + title_of(call) + "  " + end + "  " + took(call.started_ms, call.ended_ms) +
+          (call.cached ? "  (cached)" : "") + "\n");
   }
   for (std::size_t i = 0; i < changes.size() && i < kMostFiles; ++i) {
     print(std::string("   ") + "AMDR"[static_cast<int>(changes[i].change)] + "  " +

@@ -187,8 +187,7 @@ Status check_object(const Json& schema, const Json& value, const std::string& na
   if (const auto required = schema.find("required"); required != schema.end()) {
     for (const Json& key : *required) {
       if (!value.contains(key.get<std::string>())) {
-        return invalid(said(name, depth) + " needs '" +
-                       key.get<std::string>() + "'");
+        return invalid(said(name, depth) + " needs '" + key.get<std::string>() + "'");
       }
     }
   }

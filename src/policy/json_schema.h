@@ -10,7 +10,8 @@ namespace carrel::policy {
 // The part of JSON Schema that is enforced: type (one or a list of them), const, enum, properties,
 // required, additionalProperties (true or false), items, minimum, maximum, minLength, maxLength,
 // minItems, maxItems; title, description, default and examples say nothing about what is valid.
-// What else a schema has is refused, rather than not enforced. `what` names the whole in a sentence.
+// What else a schema has is refused, rather than not enforced. `what` names the whole in a
+// sentence.
 Status check_schema(const nlohmann::json& schema, std::string_view what);
 
 // kInvalid with a sentence that names the part: one that is missing, unknown, or not as the schema

@@ -1,6 +1,6 @@
-// kill -9 of agents of 20 turns, at random moments, until they are through: no answer of the model is
-// asked for twice in a turn that was finished, and the files are what the turns made. CARREL_SEED
-// repeats a run, CARREL_AGENT_CRASHES sets how many kills there are for each user.
+// kill -9 of agents of 20 turns, at random moments, until they are through: no answer of the model
+// is asked for twice in a turn that was finished, and the files are what the turns made.
+// CARREL_SEED repeats a run, CARREL_AGENT_CRASHES sets how many kills there are for each user.
 #include <gmock/gmock.h>
 
 #include <csignal>
@@ -46,12 +46,13 @@ class AgentKill : public CarrelTest {
     for (int i = 1; i <= kTurns; ++i) {
       prompts += "\"do " + std::to_string(i) + "\", ";
     }
-    return {"agent", "run", "--file",
+    return {"agent",
+            "run",
+            "--file",
             file("flow.toml", "name = \"" + name + "\"\nprompts = [" + prompts + "]\n"),
             "--profile",
-            file("profile.toml",
-                 "[model]\nprovider = \"openai\"\nname = \"m\"\nbase_url = \"" + model.url() +
-                     "/v1\"\nretry_delay = 0.05\n")};
+            file("profile.toml", "[model]\nprovider = \"openai\"\nname = \"m\"\nbase_url = \"" +
+                                     model.url() + "/v1\"\nretry_delay = 0.05\n")};
   }
   // The turns that a run has reported as finished.
   static std::set<int> reported(const Run& run) {

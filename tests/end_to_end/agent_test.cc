@@ -179,8 +179,7 @@ text = "Done."
   EXPECT_EQ(first["turns"][0]["calls"][0]["output"], "blue\n/tmp\n");
   const json again = agent({"--resume", first["execution"]});
   EXPECT_EQ(again["model_calls"], 0) << last_.err;
-  const json anew =
-      agent({"--resume", first["execution"]}, {.environment = {"DISABLE_CACHE=1"}});
+  const json anew = agent({"--resume", first["execution"]}, {.environment = {"DISABLE_CACHE=1"}});
   EXPECT_EQ(anew["turns"][0]["calls"][0]["output"], "blue\n/tmp\n");
   const json other = agent({"--resume", first["execution"], "--memory", "200m"});
   EXPECT_EQ(other["model_calls"], 2) << "another policy is another turn";
@@ -210,8 +209,8 @@ TEST_P(Agent, AReplayRunsNothingUnlessItIsLive) {
 
 // R234
 TEST_P(Agent, AReplayCanHaveAnotherPromptOrAnotherAnswer) {
-  provide(json{{"turns",
-                {{{{"text", "First."}}}, {{{"text", "Second."}}}, {{{"text", "Third."}}}}}});
+  provide(
+      json{{"turns", {{{{"text", "First."}}}, {{{"text", "Second."}}}, {{{"text", "Third."}}}}}});
   const std::string flow =
       file("flow3.toml", "name = \"three\"\nprompts = [\"a\", \"b\", \"c\"]\n");
   ask("openai", {"--file", flow});

@@ -143,7 +143,8 @@ TEST_P(Flows, ATurnCanBeComparedForkedAndRolledBackTo) {
 TEST_P(Flows, AReplayIsANewExecutionInAWorkspaceOfItsOwn) {
   ASSERT_EQ(play(two()).run.status, 0);
   const std::string before = carrel({"flow", "show", "e", "--json"}).out;
-  const json replay = ask({"flow", "replay", "e", "--workspace", "again", "--set", "2.output=other"});
+  const json replay =
+      ask({"flow", "replay", "e", "--workspace", "again", "--set", "2.output=other"});
   EXPECT_EQ(replay["replay_of"], "e");
   EXPECT_EQ(bash("ls", {"--workspace", "again"}).out, "one\ntwo\n");
   const json shown = ask({"flow", "show", replay["execution"]});

@@ -97,9 +97,9 @@ Json McpTest::odd_server(const std::string& mode) const {
 
 std::string McpTest::serve(Sdk sdk) {
   const std::uint16_t port = free_port();
-  const Json stdio = sdk == Sdk::kPython ? python_sdk("auto")
-                                         : typescript_sdk(sdk == Sdk::kTypescript ? Line::kLegacy
-                                                                                  : Line::kModern);
+  const Json stdio = sdk == Sdk::kPython
+                         ? python_sdk("auto")
+                         : typescript_sdk(sdk == Sdk::kTypescript ? Line::kLegacy : Line::kModern);
   Launch launch = place().launch(GetParam(), {});
   launch.program = stdio["command"].get<std::string>();
   launch.arguments = stdio["args"].get<std::vector<std::string>>();
