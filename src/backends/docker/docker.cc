@@ -31,7 +31,7 @@ using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kLookAgain{5};
-constexpr std::chrono::seconds kInFlight{30};  // how long an engine may work on a forgotten request
+constexpr std::chrono::seconds kInFlight{5};  // how long an engine usually works at most
 constexpr std::chrono::milliseconds kCall{10'000};
 constexpr std::chrono::milliseconds kLook{250};
 constexpr char kImageName[] = "carrel-room";
@@ -91,6 +91,22 @@ Status check_engine(const Facts& facts) {
   return {};
 }
 
+std::string label_of(const std::string& installation) {
+  return std::string(kInstallationLabel) + "=" + installation;
+}
+
+// A container that was made and never started, and whose maker is gone: an engine can finish what
+// nobody waits for any more.
+void sweep_forgotten(const Engine& engine, const std::string& folder,
+                     const std::string& installation) {
+  auto list = engine.labelled({label_of(installation)}, kSandboxLabel);
+  for (const Engine::Listed& one : list.ok() ? list.value() : std::vector<Engine::Listed>()) {
+    if (one.state == "created" && !has_door(folder, one.value)) {
+      (void)engine.remove(one.id);
+    }
+  }
+}
+
 // A container that is removed unless it is kept.
 class Container {
  public:
@@ -123,8 +139,8 @@ Result<std::string> create(const Engine& engine, const sandbox::RoomRequest& req
       return answer.error();
     }
     if (answer->status == 404 && tries == 0) {
-      CARREL_TRY(engine.import_empty(kImageName, request.installation,
-                                     std::string(kInstallationLabel) + "=" + request.installation));
+      CARREL_TRY(
+          engine.import_empty(kImageName, request.installation, label_of(request.installation)));
       continue;
     }
     if (!answer->ok()) {
@@ -270,6 +286,7 @@ Result<sandbox::RoomStarted> Containers::start(const sandbox::RoomRequest& reque
   CARREL_ASSIGN(const Facts facts, this->facts(address));
   CARREL_TRY(check_engine(facts));
   CARREL_ASSIGN(const Engine engine, Engine::at(address));
+  sweep_forgotten(engine, request.folder, request.installation);
   CARREL_ASSIGN(Door door, Door::open(request.folder, request.id, address, request.image));
   ContainerTerms terms;
   CARREL_ASSIGN(terms.runtime, choose_runtime(request.runtime, facts));
@@ -328,11 +345,11 @@ void Containers::sweep(const std::string& folder, const std::string& installatio
       }
       continue;
     }
-    auto left = engine->labelled({std::string(kInstallationLabel) + "=" + installation,
-                                        std::string(kSandboxLabel) + "=" + door.id});
+    auto left = engine->labelled(
+        {label_of(installation), std::string(kSandboxLabel) + "=" + door.id}, kSandboxLabel);
     bool gone = left.ok();
-    for (const std::string& id : left.ok() ? left.value() : std::vector<std::string>()) {
-      gone = engine->remove(id).ok() && gone;
+    for (const Engine::Listed& one : left.ok() ? left.value() : std::vector<Engine::Listed>()) {
+      gone = engine->remove(one.id).ok() && gone;
     }
     if (gone && (!left->empty() || door.age > kInFlight)) {
       remove_door(folder, door);

@@ -132,6 +132,10 @@ std::vector<LeftDoor> left_doors(const std::string& folder) {
   return found;
 }
 
+bool has_door(const std::string& folder, const std::string& id) {
+  return ::access((folder + kPlace + "/" + id).c_str(), F_OK) == 0;
+}
+
 void remove_door(const std::string& folder, const LeftDoor& door) {
   if (auto place = open_at(AT_FDCWD, folder + kPlace, O_PATH | O_DIRECTORY); place.ok()) {
     (void)remove_tree_at(place.value().get(), door.id);

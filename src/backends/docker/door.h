@@ -53,6 +53,8 @@ struct LeftDoor {
   UniqueFd lock;
 };
 std::vector<LeftDoor> left_doors(const std::string& folder);
+// Whether somebody made one for that sandbox, alive or not.
+bool has_door(const std::string& folder, const std::string& id);
 void remove_door(const std::string& folder, const LeftDoor& door);
 
 }  // namespace carrel::docker

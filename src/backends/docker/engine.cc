@@ -167,7 +167,8 @@ Status Engine::remove(const std::string& container) const {
              : refusal("remove a container", answer);
 }
 
-Result<std::vector<std::string>> Engine::labelled(const std::vector<std::string>& labels) const {
+Result<std::vector<Engine::Listed>> Engine::labelled(const std::vector<std::string>& labels,
+                                                     const std::string& told) const {
   CARREL_ASSIGN(
       const Answer answer,
       ask(http::Method::kGet, "/containers/json?all=1&filters=" + filters(labels), {}, kQuestion));
@@ -175,13 +176,16 @@ Result<std::vector<std::string>> Engine::labelled(const std::vector<std::string>
   if (!answer.ok() || !body.is_array()) {
     return refusal("list its containers", answer);
   }
-  std::vector<std::string> ids;
+  std::vector<Listed> list;
   for (const Json& one : body) {
-    if (std::string id = one.is_object() ? text_of(one, "Id") : ""; !id.empty()) {
-      ids.push_back(std::move(id));
+    if (!one.is_object() || text_of(one, "Id").empty()) {
+      continue;
     }
+    const auto own = one.find("Labels");
+    list.push_back({text_of(one, "Id"), text_of(one, "State"),
+                    own != one.end() && own->is_object() ? text_of(*own, told.c_str()) : ""});
   }
-  return ids;
+  return list;
 }
 
 Status Engine::import_empty(const std::string& name, const std::string& tag,

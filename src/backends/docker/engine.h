@@ -50,8 +50,14 @@ class Engine {
   Result<nlohmann::json> inspect(const std::string& container) const;
   // Ends and removes it; one that is not there is fine.
   Status remove(const std::string& container) const;
-  // The ids of all that have these labels.
-  Result<std::vector<std::string>> labelled(const std::vector<std::string>& labels) const;
+  // All that have these labels, with the value of one of their labels.
+  struct Listed {
+    std::string id;
+    std::string state;
+    std::string value;
+  };
+  Result<std::vector<Listed>> labelled(const std::vector<std::string>& labels,
+                                       const std::string& told) const;
   // Makes the image that has nothing in it.
   Status import_empty(const std::string& name, const std::string& tag,
                       const std::string& label) const;

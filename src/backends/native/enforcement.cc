@@ -64,7 +64,10 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   }
   add("namespaces", "user, mount, pid, network, ipc, uts, cgroup");
   add("user", facts.root ? "an id of its own" : "the caller's id, unprivileged",
-      facts.root ? "" : "the caller's supplementary groups cannot be given up");
+      // An engine starts a container without them.
+      facts.root || spec.backend == policy::Backend::kDocker
+          ? ""
+          : "the caller's supplementary groups cannot be given up");
   add("capabilities", "none");
   add("no_new_privileges", "kernel");
   add("seccomp", "allow-list");
