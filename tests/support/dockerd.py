@@ -58,7 +58,8 @@ class Engine:
         """Starts it and waits until it answers."""
         def at_birth():
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        for left in (os.path.join(self.directory, "pid"), self.socket):
+        for left in [os.path.join(self.directory, "pid"), self.socket,
+                     *glob.glob(self.directory + "/exec/containerd/containerd.[ps]*")]:
             if os.path.exists(left):
                 os.unlink(left)
         words = ["dockerd", "--data-root", self.directory + "/data",
@@ -96,8 +97,15 @@ class Engine:
                 self.process.poll()
                 time.sleep(0.02)
 
+    def end_shims(self):
+        """Those that an engine left that was ended by force."""
+        for name in os.listdir("/proc"):
+            if name.isdigit() and is_ours(int(name), self.directory + "/exec/containerd"):
+                os.kill(int(name), signal.SIGKILL)
+
     def clean(self):
         """Removes its directory, and its own control groups."""
+        self.end_shims()
         with open("/proc/self/mounts", encoding="utf-8") as mounts:
             below = [line.split()[1] for line in mounts]
         for path in sorted(below, reverse=True):
@@ -106,11 +114,20 @@ class Engine:
         for group in glob.glob("/sys/fs/cgroup/*/" + self.group) + glob.glob(
                 "/sys/fs/cgroup/" + self.group):
             for folder, _, _ in os.walk(group, topdown=False):
-                try:
-                    os.rmdir(folder)
-                except OSError:
-                    pass
+                remove_group(folder)
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def remove_group(folder):
+    """A control group of the engine's, with the containers that it left."""
+    try:
+        with open(folder + "/cgroup.procs", encoding="ascii") as file:
+            for pid in file.read().split():
+                os.kill(int(pid), signal.SIGKILL)
+                time.sleep(0.1)
+        os.rmdir(folder)
+    except OSError:
+        pass
 
 
 def is_ours(pid, directory):
