@@ -84,7 +84,8 @@ Result<Answer> Engine::ask(http::Method method, const std::string& target, std::
   const bool slow = error.code == Code::kTimeout;
   error.message = slow ? "the Docker engine at " + socket_ + " did not answer within " +
                              std::to_string(patience.count() / 1000) + " s"
-                       : "the Docker engine at " + socket_ + " does not answer: " + error.message;
+                       : "the Docker engine at " + socket_ + " does not answer" +
+                             (error.error_number != 0 ? "" : ": " + error.message);
   error.code = slow ? Code::kTimeout : Code::kUnavailable;
   error.hint = "start it, or name its socket: DOCKER_HOST=unix:///path";
   return error;
