@@ -63,6 +63,7 @@ constexpr std::array kWalls = {
          "user"},
     Wall{"oci runc", policy::Backend::kOci, "runc", "everything that a native one has"},
     Wall{"oci crun", policy::Backend::kOci, "crun", "everything that a native one has"},
+    Wall{"docker", policy::Backend::kDocker, "", "everything that a native one has"},
 };
 
 struct Tried {

@@ -226,7 +226,20 @@ class RoomCheck {
   std::size_t further_ = 0;
 };
 
-// Whether there is no interface but the loopback one.
+// The user namespace is the only one that can be made without a capability.
+bool can_make_user_namespace() {
+  pid_t child = fork();
+  if (child == 0) {
+    _exit(unshare(CLONE_NEWUSER) == 0 ? 1 : 0);
+  }
+  int status = -1;
+  while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status != 0;
+}
+
+}  // namespace
+
 bool has_only_loopback() {
   char text[4096];
   int fd = openat(AT_FDCWD, "/proc/net/dev", O_RDONLY | O_CLOEXEC);
@@ -251,19 +264,6 @@ bool has_only_loopback() {
   return true;
 }
 
-// The user namespace is the only one that can be made without a capability.
-bool can_make_user_namespace() {
-  pid_t child = fork();
-  if (child == 0) {
-    _exit(unshare(CLONE_NEWUSER) == 0 ? 1 : 0);
-  }
-  int status = -1;
-  while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return status != 0;
-}
-
-// Whether it has no other capabilities than these.
 bool has_only(std::uint64_t capabilities) {
   struct __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct sets[2] = {};
@@ -279,8 +279,6 @@ bool has_only(std::uint64_t capabilities) {
   }
   return true;
 }
-
-}  // namespace
 
 bool drop_inheritance(Failure& failure) {
   int null = openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC);

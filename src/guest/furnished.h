@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "guest/failure.h"
@@ -9,6 +10,11 @@
 // A room that another program built: the guest builds nothing and makes sure that everything is as
 // it would have built it itself.
 namespace carrel::guest {
+
+// Whether this process has no other capabilities than these.
+bool has_only(std::uint64_t capabilities);
+// Whether there is no interface but the loopback one.
+bool has_only_loopback();
 
 // Lets go of what it was started with, except of the stream of its maker.
 bool drop_inheritance(Failure& failure);

@@ -12,6 +12,7 @@
 
 #include "guest/captive.h"
 #include "guest/command.h"
+#include "guest/contained.h"
 #include "guest/furnished.h"
 #include "guest/helper.h"
 #include "guest/lockdown.h"
@@ -25,7 +26,8 @@
 #include "protocol/frame.h"
 
 // The first process of every sandbox. It is executed from a sealed memory file with one descriptor,
-// the stream of its maker, and builds the room around itself, or finds it furnished.
+// the stream of its maker, and builds the room around itself, or finds it furnished. In a container
+// of somebody else's it is the program that starts itself there.
 namespace carrel::guest {
 namespace {
 
@@ -218,8 +220,11 @@ int run(Room room) {
 }  // namespace
 }  // namespace carrel::guest
 
-int main(int count, char**) {
+int main(int count, char** arguments) {
   using carrel::guest::Room;
+  if (count > 1 && std::string_view(arguments[1]) == "contained") {
+    return carrel::guest::run_contained();
+  }
   // Whoever furnishes a room tells so with an argument.
   const Room room =
       count > 1 ? Room::kFurnished : (getpid() == 1 ? Room::kBuilt : Room::kFromNursery);

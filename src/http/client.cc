@@ -159,6 +159,14 @@ Status Client::open_tunnel(Stream& stream, const Url& url, const Proxy& proxy, D
 
 Result<std::unique_ptr<Client::Connection>> Client::connect(const Request& request) {
   const Url& url = request.url;
+  if (!options_.unix_socket.empty()) {
+    auto connection = std::make_unique<Connection>();
+    connection->origin = url;
+    CARREL_ASSIGN(connection->stream,
+                  dial_unix(options_.unix_socket, patience_for(request, options_.connect_patience),
+                            options_.cancel));
+    return connection;
+  }
   if (url.scheme == Scheme::kHttp && options_.plain_http == PlainHttp::kLoopbackOnly &&
       !is_loopback(url.host)) {
     return Error{Code::kDenied, 0, to_string(url) + " is not encrypted", {}};

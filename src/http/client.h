@@ -32,6 +32,8 @@ struct ClientOptions {
   // Borrowed: once it is readable, whoever waits gives up, with kGone. Names are looked up to their
   // end.
   int cancel = -1;
+  // The server's socket on this host: everything goes there, whatever host a URL names.
+  std::string unix_socket = {};
 };
 
 struct Request {

@@ -1,8 +1,12 @@
 #include "http/client.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
@@ -54,6 +58,39 @@ TEST(ClientTest, RequestIsPlainHttp) {
   EXPECT_EQ(seen, "GET /path?query HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(server.port()) +
                       "\r\nUser-Agent: carrel\r\nAccept-Encoding: identity\r\nAccept: a/b\r\n"
                       "Authorization: Bearer token\r\nRange: bytes=7-\r\n\r\n");
+}
+
+TEST(ClientTest, AServerOfThisHostIsReachedByItsSocket) {
+  // Longer than an address can be.
+  const std::string folder = testing::TempDir() + "/" + std::string(120, 'd');
+  const std::string path = folder + "/s";
+  ::mkdir(folder.c_str(), 0700);
+  ::unlink(path.c_str());
+  const UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const UniqueFd place(::open(folder.c_str(), O_PATH | O_CLOEXEC));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string by = "/proc/self/fd/" + std::to_string(place.get()) + "/s";
+  by.copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  std::thread server([&] {
+    const UniqueFd peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const TestServer::Peer one{peer.get()};
+    (void)one.read_request();
+    one.write(answer("hello"));
+  });
+  ClientOptions options = quick();
+  options.unix_socket = path;
+  Client client(options);
+  const auto document = fetch(client, get("http://localhost/x"));
+  server.join();
+  ASSERT_TRUE(document.ok()) << document.error().to_string();
+  EXPECT_EQ(document.value().body, "hello");
+  ::unlink(path.c_str());
+  ::rmdir(folder.c_str());
+  Client nobody(options);
+  EXPECT_EQ(fetch(nobody, get("http://localhost/x")).error().code, Code::kUnavailable);
 }
 
 TEST(ClientTest, HeadersOfARequestCannotBeTwoLines) {

@@ -1,5 +1,6 @@
 #include "http/tcp.h"
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -9,6 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+
+#include "base/files.h"
+#include "base/unix_socket.h"
 
 namespace carrel::http {
 
@@ -144,6 +148,44 @@ Result<std::unique_ptr<TcpStream>> dial(const std::string& host, std::uint16_t p
   last.code = last.code == Code::kTimeout ? Code::kTimeout : Code::kUnavailable;
   last.message = "reach " + host + ":" + std::to_string(port) + ": " + last.message;
   return last;
+}
+
+Result<std::unique_ptr<TcpStream>> dial_unix(const std::string& path, Deadline deadline,
+                                             int cancel) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  auto failed = [&](Error error) {
+    error.code =
+        error.code == Code::kTimeout || error.code == Code::kGone ? error.code : Code::kUnavailable;
+    error.message = "reach " + path + ": " + error.message;
+    return error;
+  };
+  // A path may be longer than an address.
+  auto directory = open_at(AT_FDCWD, folder, O_PATH | O_DIRECTORY);
+  if (!directory.ok()) {
+    return failed(directory.error());
+  }
+  const sockaddr_un address = socket_address(directory.value().get(), path.substr(slash + 1));
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) {
+    return failed(system_error("make a socket"));
+  }
+  constexpr int kAgainMs = 20;
+  while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
+         0) {
+    // Its queue is full, and nothing tells when it no longer is.
+    if (errno != EAGAIN && errno != EINTR) {
+      return failed(system_error("connect"));
+    }
+    if (Clock::now() >= deadline) {
+      return failed(too_slow("accept the connection"));
+    }
+    pollfd given_up{cancel, POLLIN, 0};
+    if (::poll(&given_up, 1, kAgainMs) > 0) {
+      return failed(Error{Code::kGone, 0, "it was cancelled", {}});
+    }
+  }
+  return std::make_unique<TcpStream>(std::move(socket), cancel);
 }
 
 }  // namespace carrel::http

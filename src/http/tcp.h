@@ -39,4 +39,8 @@ struct DialPatience {
 Result<std::unique_ptr<TcpStream>> dial(const std::string& host, std::uint16_t port,
                                         const DialPatience& patience);
 
+// The same for a socket of this host, by its path.
+Result<std::unique_ptr<TcpStream>> dial_unix(const std::string& path, Deadline deadline,
+                                             int cancel = -1);
+
 }  // namespace carrel::http

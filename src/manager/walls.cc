@@ -1,9 +1,13 @@
 #include "manager/walls.h"
 
+#include <unistd.h>
+
 #include <utility>
 #include <vector>
 
 #include "backends/bubblewrap/bubblewrap.h"
+#include "backends/docker/docker.h"
+#include "backends/docker/engine.h"
 #include "backends/oci/oci.h"
 #include "policy/isolation.h"
 
@@ -14,8 +18,11 @@ namespace {
 // All that there are, in the order in which they are taken.
 std::vector<policy::Candidate> known_walls() {
   using policy::Backend;
-  return {
-      {Backend::kNative}, {Backend::kOci, "runc"}, {Backend::kOci, "crun"}, {Backend::kBubblewrap}};
+  return {{Backend::kNative},
+          {Backend::kOci, "runc"},
+          {Backend::kOci, "crun"},
+          {Backend::kBubblewrap},
+          {Backend::kDocker}};
 }
 
 }  // namespace
@@ -23,11 +30,14 @@ std::vector<policy::Candidate> known_walls() {
 const sandbox::Walls* find_walls(policy::Backend backend) {
   static const bubblewrap::Bubblewrap kBubblewrap;
   static const oci::Runtimes kRuntimes;
+  static const docker::Containers kContainers;
   switch (backend) {
     case policy::Backend::kOci:
       return &kRuntimes;
     case policy::Backend::kBubblewrap:
       return &kBubblewrap;
+    case policy::Backend::kDocker:
+      return &kContainers;
     case policy::Backend::kNative:
       break;
   }
@@ -35,6 +45,14 @@ const sandbox::Walls* find_walls(policy::Backend backend) {
 }
 
 Status settle_walls(policy::Spec& spec) {
+  if (spec.backend == policy::Backend::kDocker && ::geteuid() != 0 && !spec.cgroup_parent.empty()) {
+    return Error{Code::kUnsupported, 0,
+                 "--cgroup-parent with --backend docker is only for root: nobody else can take a "
+                 "process out of a control group of the engine's",
+                 "leave it out: the engine holds the limits"};
+  }
+  // A keeper makes it, whose environment is that of whoever came first.
+  spec.engine = spec.backend == policy::Backend::kDocker ? docker::usual_address() : std::string();
   if (!spec.isolation.has_value() || spec.backend_choice == policy::BackendChoice::kNamed) {
     return policy::check_strength(spec);
   }
@@ -55,6 +73,7 @@ Status settle_walls(policy::Spec& spec) {
   CARREL_ASSIGN(policy::Candidate chosen, policy::choose_walls(*spec.isolation, strong));
   spec.backend = chosen.backend;
   spec.runtime = std::move(chosen.runtime);
+  spec.engine = spec.backend == policy::Backend::kDocker ? docker::usual_address() : std::string();
   return {};
 }
 

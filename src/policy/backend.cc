@@ -9,7 +9,7 @@ namespace carrel::policy {
 namespace {
 
 // In the order of Backend.
-constexpr std::array<std::string_view, 3> kNames = {"native", "bubblewrap", "oci"};
+constexpr std::array<std::string_view, 4> kNames = {"native", "bubblewrap", "oci", "docker"};
 // In the order of Strength.
 constexpr std::array<std::string_view, 3> kStrengths = {"namespace", "gvisor", "vm"};
 
@@ -21,6 +21,11 @@ std::optional<Backend> backend_named(std::string_view name) {
   const auto found = std::find(kNames.begin(), kNames.end(), name);
   return found == kNames.end() ? std::nullopt
                                : std::optional(static_cast<Backend>(found - kNames.begin()));
+}
+
+Furnisher furnisher_of(Backend backend) {
+  return backend == Backend::kNative || backend == Backend::kDocker ? Furnisher::kGuest
+                                                                    : Furnisher::kBuilder;
 }
 
 std::string_view name_of(Strength strength) {
@@ -49,6 +54,7 @@ Isolation isolation_of(Backend backend, std::string_view runtime) {
     case Backend::kNative:
     case Backend::kBubblewrap:
     case Backend::kOci:
+    case Backend::kDocker:
       break;
   }
   return of(Strength::kNamespace, "namespaces; the host's kernel is shared");

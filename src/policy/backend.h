@@ -6,10 +6,14 @@
 namespace carrel::policy {
 
 // What builds the walls around a sandbox.
-enum class Backend { kNative, kBubblewrap, kOci };
+enum class Backend { kNative, kBubblewrap, kOci, kDocker };
 
 std::string_view name_of(Backend backend);
 std::optional<Backend> backend_named(std::string_view name);
+
+// Who builds the room inside these walls: its guest, or whoever builds the walls.
+enum class Furnisher { kGuest, kBuilder };
+Furnisher furnisher_of(Backend backend);
 
 // How strongly sandboxes are kept apart from the host's kernel, from the weakest on.
 enum class Strength { kNamespace, kGvisor, kVm };

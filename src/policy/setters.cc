@@ -275,13 +275,22 @@ Status set_backend(Spec& spec, const Given& given) {
   }
   return std::find(kWords.begin(), kWords.end(), given.text) == kWords.end()
              ? unknown_word(given, "unknown backend", kWords)
-             : not_built(given,
-                         "the backends in this version are 'native', 'bubblewrap' and 'oci'");
+             : not_built(
+                   given,
+                   "the backends in this version are 'native', 'bubblewrap', 'oci' and 'docker'");
 }
 
+// An engine has runtimes under names of its own: whether there is one of that name, the backend
+// says.
 Status set_runtime(Spec& spec, const Given& given) {
-  constexpr std::array<std::string_view, 2> kWords = {"runc", "crun"};
-  if (std::find(kWords.begin(), kWords.end(), given.text) == kWords.end()) {
+  constexpr std::size_t kLongest = 64;
+  const bool is_name = !given.text.empty() && given.text.size() <= kLongest &&
+                       std::all_of(given.text.begin(), given.text.end(), [](char c) {
+                         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                                (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+                       });
+  if (!is_name) {
+    constexpr std::array<std::string_view, 2> kWords = {"runc", "crun"};
     return unknown_word(given, "unknown runtime", kWords);
   }
   spec.runtime = given.text;

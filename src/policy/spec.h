@@ -72,7 +72,8 @@ struct MountGrants {
 // carrel.toml and in the API.
 struct Spec {
   Backend backend = Backend::kNative;
-  std::string runtime;  // of the backend `oci`; empty: the first that is there
+  std::string runtime;  // of the backends `oci` and `docker`; empty: the first, or the engine's own
+  std::string engine;   // of the backend `docker`: where it is, as whoever asked for it has it
   BackendChoice backend_choice = BackendChoice::kDefault;
   std::optional<Strength> isolation;  // it is at least so strong, or there is none
   Limits limits;

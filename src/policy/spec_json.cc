@@ -127,6 +127,7 @@ Status read_backend(const Json& object, Spec& spec) {
   }
   spec.backend = *backend;
   spec.runtime = object.value("runtime", "");
+  spec.engine = object.value("engine", "");
   spec.backend_choice = BackendChoice::kNamed;
   if (const std::string wanted = object.value("isolation", ""); !wanted.empty()) {
     spec.isolation = strength_named(wanted);
@@ -202,6 +203,9 @@ std::string spec_to_json(const Spec& spec, Values values) {
   object["backend"] = name_of(spec.backend);
   if (!spec.runtime.empty()) {
     object["runtime"] = spec.runtime;
+  }
+  if (!spec.engine.empty()) {
+    object["engine"] = spec.engine;
   }
   if (spec.isolation.has_value()) {
     object["isolation"] = name_of(*spec.isolation);

@@ -32,9 +32,17 @@ struct RoomRequest {
     int mount = -1;  // as root: the detached mount that it has to be instead
   };
   std::vector<Tree> trees;
-  std::string_view filter;  // of system calls, which the guest is under from its first one on
+  std::string image_folder;  // that the image is; empty: the host's own files
+  std::string_view filter;   // of system calls, which the guest is under from its first one on
 
   std::string runtime;  // which of several builders; empty: any
+  std::string engine;   // where a builder is that is no program of this host's; empty: as usual
+
+  // For builders that keep records of their own: whose sandbox it is and what it may use.
+  std::string id;
+  std::string installation;
+  std::string folder;  // of the installation, for what is needed until the guest runs
+  policy::Limits limits;
 
   int control = -1;  // the guest's end of its stream; its descriptor 3
   int image = -1;    // the guest's program
@@ -48,10 +56,11 @@ struct RoomRequest {
 
 // A guest in such a room, which has executed its program or is about to.
 struct RoomStarted {
-  pid_t child = 0;  // of this process; it ends when the guest has ended
+  pid_t child = 0;  // of this process; it ends when the guest has ended. 0: nobody's
   pid_t guest = 0;  // as the host counts
   UniqueFd guest_process;
   UniqueFd complaints;  // a file with what the builder said about what went wrong
+  UniqueFd stream;      // to the guest, where descriptors do not survive the start
 };
 
 // Waits until the guest of a furnished room has compared it with the plan.
@@ -87,6 +96,14 @@ class Walls {
   [[nodiscard]] virtual std::uint32_t own_processes() const = 0;
   [[nodiscard]] virtual Building building() const { return {}; }
   [[nodiscard]] virtual Lock lock() const { return Lock::kBuilders; }
+  // kGuest: they are walls around an empty place. The guest that start() returns waits there for
+  // its plan as one without walls does, with all the rest of the request still to be told.
+  [[nodiscard]] virtual policy::Furnisher furnisher() const { return policy::Furnisher::kBuilder; }
+  // What holds the limits of a request where the caller has no control groups; empty: nothing does.
+  [[nodiscard]] virtual std::string holds_limits() const { return {}; }
+  // Removes what a caller that died in the middle of a start left in the folder of an installation
+  // and at the builder.
+  virtual void sweep(const std::string& folder, const std::string& installation) const;
 };
 
 // The limits of control groups that such walls are in: while they are built, and afterwards.

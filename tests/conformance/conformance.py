@@ -9,11 +9,13 @@ well, which must still be some. The last line is "N passed, N failed".
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -89,6 +91,35 @@ def main():
     for program in programs:
         if not program.exists():
             sys.exit(f"{program.name} is not built")
+    with engine_of(options.backend):
+        return suite(options, programs, known)
+
+
+@contextlib.contextmanager
+def engine_of(backend):
+    """What a backend needs beside its program: for docker an engine of this run's own."""
+    if backend != "docker":
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="carrel-engine-", dir="/tmp",
+                                     ignore_cleanup_errors=True) as directory:
+        os.chmod(directory, 0o755)
+        with subprocess.Popen([sys.executable, "-B", HERE.parent / "support/dockerd.py", directory],
+                              stdin=subprocess.PIPE, start_new_session=True) as helper:
+            while helper.poll() is None and not os.path.exists(directory + "/ready"):
+                time.sleep(0.1)
+            if helper.poll() is not None:
+                sys.exit("there is no engine (package docker.io)")
+            os.environ["DOCKER_HOST"] = f"unix://{directory}/socket"
+            try:
+                yield
+            finally:
+                helper.stdin.close()
+                helper.wait(30)
+
+
+def suite(options, programs, known):
+    """Runs the programs; the exit status."""
     results = {}
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         excluded = "*:-" + ":".join(known)

@@ -196,6 +196,9 @@ Launch Place::launch(As as, std::vector<std::string> arguments, const Options& o
   launch.environment = {"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
                         "HOME=" + directory(as), "CARREL_HOME=" + home(as),
                         "TMPDIR=" + temporary(as)};
+  if (const char* const engine = std::getenv("DOCKER_HOST"); engine != nullptr) {
+    launch.environment.push_back(std::string("DOCKER_HOST=") + engine);
+  }
   for (const std::string& variable : options.environment) {
     const std::string prefix = variable.substr(0, variable.find('=') + 1);
     std::erase_if(launch.environment,

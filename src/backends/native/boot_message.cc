@@ -93,6 +93,8 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
   const policy::Spec& spec = request.spec;
   const bool guest_locks =
       request.walls == nullptr || request.walls->lock() == sandbox::Lock::kGuests;
+  const bool furnished =
+      request.walls != nullptr && request.walls->furnisher() == policy::Furnisher::kBuilder;
   protocol::Boot boot;
   boot.id = request.id;
   boot.flags = (request.lifetime == Lifetime::kOneShot ? protocol::kBootOneShot : 0U) |
@@ -100,7 +102,7 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
                (facts.landlock_abi > 0 ? protocol::kBootLandlock : 0U) |
                (spec.root_mode == policy::RootMode::kReadOnly ? 0U : protocol::kBootWritableRoot) |
                (groups.moves_later ? protocol::kBootMovesLater : 0U) |
-               (guest_locks && request.walls != nullptr ? protocol::kBootLocksIn : 0U);
+               (guest_locks && furnished ? protocol::kBootLocksIn : 0U);
   boot.own_join_descriptors = static_cast<std::uint32_t>(groups.join.size());
   boot.join_descriptors = static_cast<std::uint32_t>(groups.work_join.size());
   boot.hostname = spec.hostname;

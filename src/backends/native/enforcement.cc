@@ -64,7 +64,10 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   }
   add("namespaces", "user, mount, pid, network, ipc, uts, cgroup");
   add("user", facts.root ? "an id of its own" : "the caller's id, unprivileged",
-      facts.root ? "" : "the caller's supplementary groups cannot be given up");
+      // An engine starts a container without them.
+      facts.root || spec.backend == policy::Backend::kDocker
+          ? ""
+          : "the caller's supplementary groups cannot be given up");
   add("capabilities", "none");
   add("no_new_privileges", "kernel");
   add("seccomp", "allow-list");
@@ -85,17 +88,23 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   if (held(facts.cgroup.memory)) {
     add("memory", words(facts.cgroup.memory),
         facts.cgroup.swap_accounted ? "" : "swap is not counted on this host");
+  } else if (!facts.limits_by.empty()) {
+    add("memory", facts.limits_by, "beside what it needs itself; a watchdog ends who uses more");
   } else {
     add("memory", "watchdog",
         facts.why_no_memory + "; against accidents, not against a program written to evade it");
   }
   if (held(facts.cgroup.cpu)) {
     add("cpu", words(facts.cgroup.cpu));
+  } else if (!facts.limits_by.empty()) {
+    add("cpu", facts.limits_by);
   } else {
     add("cpu", "affinity", facts.why_no_cpu);
   }
   if (held(facts.cgroup.pids)) {
     add("pids", words(facts.cgroup.pids));
+  } else if (!facts.limits_by.empty()) {
+    add("pids", facts.limits_by, "and a limit of the sandbox's user");
   } else {
     add("pids", "rlimit", facts.why_no_pids);
   }
@@ -150,12 +159,12 @@ Status check_required(const policy::Spec& spec, const EnforcementFacts& facts) {
   for (policy::Protection protection : spec.required) {
     switch (protection) {
       case policy::Protection::kMemory:
-        if (!held(facts.cgroup.memory)) {
+        if (!held(facts.cgroup.memory) && facts.limits_by.empty()) {
           return missing("memory", facts.why_no_memory);
         }
         break;
       case policy::Protection::kCpu:
-        if (!held(facts.cgroup.cpu)) {
+        if (!held(facts.cgroup.cpu) && facts.limits_by.empty()) {
           return missing("cpu", facts.why_no_cpu);
         }
         break;

@@ -41,7 +41,9 @@ struct EnforcementFacts {
   std::string why_no_memory;
   std::string why_no_cpu;
   std::string why_no_pids;
-  std::string builder;          // of the walls, with its version; empty: the guest
+  std::string builder;  // of the walls, with its version; empty: the guest
+  // What holds the limits where this process has no control groups for them; empty: nothing does.
+  std::string limits_by;
   std::string builder_warning;  // what is known to be wrong with that version
   int landlock_abi = 0;
   bool root = false;

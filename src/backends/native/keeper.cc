@@ -99,6 +99,7 @@ class Keeper {
 
   void adopt() {
     sweep_boxes(home_, Sweeper::kKeeper);
+    sweep_walls(home_, find_walls_);
     for (const std::string& id : storage::box_ids(home_)) {
       auto record = storage::read_record(home_, id);
       if (!record.ok()) {

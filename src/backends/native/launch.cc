@@ -123,7 +123,11 @@ Result<HostSetup> look_at_setup(const storage::Home& home, const policy::Spec& s
       options.otherwise = std::move(scope);
     }
   }
-  CARREL_ASSIGN(host.cgroups, kernel::detect_cgroups(options));
+  // Out of a group of the engine's nobody but root can take a process.
+  const bool engines = spec.backend == policy::Backend::kDocker && ::geteuid() != 0;
+  if (!engines) {
+    CARREL_ASSIGN(host.cgroups, kernel::detect_cgroups(options));
+  }
   long abi = ::syscall(kernel::uapi::kLandlockCreateRuleset, nullptr, 0,
                        kernel::uapi::kLandlockQueryVersion);
   host.landlock_abi = abi > 0 ? static_cast<int>(abi) : 0;
@@ -312,7 +316,8 @@ Result<Launched> Launch::finish(const HostSetup& host, SandboxGroups groups) {
 std::string Launch::boot_for(const SandboxGroups& groups, const EnforcementFacts& facts) const {
   std::uint32_t outer =
       lent_.has_value() && id_range_.has_value() ? id_in_nursery(*id_range_) : kInnerId;
-  if (request_.walls != nullptr && request_.walls->lock() == sandbox::Lock::kGuests) {
+  if (request_.walls != nullptr && request_.walls->lock() == sandbox::Lock::kGuests &&
+      request_.walls->furnisher() == policy::Furnisher::kBuilder) {
     outer = 0;  // the only one of the room's user namespace
   }
   return encode_boot(request_, groups, facts, captive_, outer);

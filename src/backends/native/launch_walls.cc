@@ -3,6 +3,7 @@
 
 #include <array>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "backends/native/boot_message.h"
@@ -47,6 +48,15 @@ Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
   sandbox::RoomRequest room;
   room.hostname = request_.spec.hostname;
   room.runtime = request_.spec.runtime;
+  room.engine = request_.spec.engine;
+  room.id = request_.id;
+  room.installation = home_->label();
+  room.folder = home_->path() + "/run";
+  room.limits = request_.spec.limits;
+  constexpr std::string_view kFolder = "dir:";
+  if (request_.spec.image.starts_with(kFolder)) {
+    room.image_folder = request_.spec.image.substr(kFolder.size());
+  }
   room.uid = request_.spec.user_id;
   room.gid = request_.spec.group_id;
   room.plan = {mounts_->staging, mounts_->shared, mounts_->alike, mounts_->own};
@@ -62,7 +72,7 @@ Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, stream.data()) != 0) {
     return system_error("make the sandbox's stream");
   }
-  launched.stream = sandbox::GuestStream(UniqueFd(stream[0]));
+  UniqueFd own_end(stream[0]);
   const UniqueFd guest_end(stream[1]);
   CARREL_ASSIGN(const UniqueFd image, guest::open_image());
   room.control = guest_end.get();
@@ -75,7 +85,11 @@ Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
     room.host_id = kFirstSandboxId + *id_range_ * kIdsPerSandbox;
   }
   CARREL_ASSIGN(sandbox::RoomStarted started, request_.walls->start(room));
-  groups.join.clear();
+  if (request_.walls->furnisher() == policy::Furnisher::kBuilder) {
+    groups.join.clear();  // it was started in them
+  }
+  launched.stream =
+      sandbox::GuestStream(started.stream.valid() ? std::move(started.stream) : std::move(own_end));
   launched.child = started.child;
   launched.guest = started.guest;
   launched.pidfd = std::move(started.guest_process);
@@ -93,12 +107,20 @@ Result<Launched> Launch::finish_walls(const HostSetup& host, SandboxGroups group
     EnforcementFacts facts = this->facts(host, groups);
     facts.builder = builder;
     facts.builder_warning = request_.walls->warning(request_.spec);
+    facts.limits_by = request_.walls->holds_limits();
     CARREL_TRY(check_required(request_.spec, facts));
     launched.enforcement = describe(request_.spec, facts);
+    std::string boot = boot_for(groups, facts);
+    std::vector<UniqueFd> descriptors = take_descriptors(groups);
+    if (request_.walls->furnisher() == policy::Furnisher::kGuest) {
+      CARREL_TRY(check_apart(launched.guest));
+      return send_frame(launched.stream.fd(), protocol::FrameType::kBoot, boot,
+                        numbers_of(descriptors));
+    }
     launched.rest.emplace();
     launched.rest->network = captive_;
-    launched.rest->boot = boot_for(groups, facts);
-    launched.rest->descriptors = take_descriptors(groups);
+    launched.rest->boot = std::move(boot);
+    launched.rest->descriptors = std::move(descriptors);
     return {};
   };
   if (Status started = start(); !started.ok()) {

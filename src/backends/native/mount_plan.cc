@@ -341,7 +341,8 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   }
   shared.directory("root", 0700);
   shared.directory(home);
-  if (spec.backend != policy::Backend::kNative) {
+  const bool furnished = policy::furnisher_of(spec.backend) == policy::Furnisher::kBuilder;
+  if (furnished) {
     shared.directory(kGuestPlace);
   }
   shared.link("var/tmp", "../tmp");
@@ -354,7 +355,7 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   if (read_only) {
     shared.simple(StepKind::kSealRoot, "");
   }
-  if (lifetime == Lifetime::kLongLived && spec.backend != policy::Backend::kNative) {
+  if (lifetime == Lifetime::kLongLived && furnished) {
     // Whoever builds the walls cannot give the guest a mount that is in no tree.
     own.attach(kGuestSlot, "guest", kGuestPlace, 0700);
   }

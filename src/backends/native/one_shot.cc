@@ -262,6 +262,7 @@ void OneShots::sweep() {
     swept_ = Clock::now();
   }
   sweep_quickly(*home_);
+  sweep_walls(*home_, find_walls_);
 }
 
 Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::CommandIo& io,

@@ -281,4 +281,10 @@ void sweep_quickly(storage::Home& home) {
   sweep_each_box(home, Sweeper::kCommand);
 }
 
+void sweep_walls(const storage::Home& home, sandbox::FindWalls find_walls) {
+  if (const sandbox::Walls* walls = find_walls(policy::Backend::kDocker); walls != nullptr) {
+    walls->sweep(home.path() + "/run", home.label());
+  }
+}
+
 }  // namespace carrel::native

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "sandbox/walls.h"
 #include "storage/box.h"
 #include "storage/home.h"
 
@@ -50,5 +51,8 @@ void sweep_boxes(storage::Home& home, Sweeper who = Sweeper::kCommand);
 // For commands that must be quick: one-shots, and long-lived sandboxes only when there is no keeper
 // that would have seen to them.
 void sweep_quickly(storage::Home& home);
+
+// What whoever was making a sandbox behind somebody else's walls left there.
+void sweep_walls(const storage::Home& home, sandbox::FindWalls find_walls);
 
 }  // namespace carrel::native

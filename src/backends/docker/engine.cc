@@ -1,0 +1,209 @@
+#include "backends/docker/engine.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace carrel::docker {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kScheme = "unix://";
+constexpr char kUsualAddress[] = "unix:///var/run/docker.sock";
+constexpr std::size_t kLargestAnswer = 8U << 20;
+
+Error unlike(const std::string& what) {
+  return Error{Code::kUnavailable, 0, "the Docker engine sent a malformed answer to " + what, {}};
+}
+
+Result<Json> object_of(const std::string& what, const Answer& answer) {
+  Json body = Json::parse(answer.body, nullptr, false);
+  if (!body.is_object()) {
+    return unlike(what);
+  }
+  return body;
+}
+
+std::string text_of(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+std::string filters(const std::vector<std::string>& labels) {
+  return http::encode_query(Json{{"label", labels}}.dump());
+}
+
+}  // namespace
+
+std::string usual_address() {
+  const char* const given = std::getenv("DOCKER_HOST");
+  return given == nullptr || *given == '\0' ? kUsualAddress : given;
+}
+
+Result<Engine> Engine::at(const std::string& address) {
+  if (!address.starts_with(std::string(kScheme) + "/")) {
+    return Error{Code::kUnsupported, 0,
+                 "DOCKER_HOST is '" + address + "', and only an engine on this host can be used",
+                 "name its socket: DOCKER_HOST=unix:///path"};
+  }
+  return Engine(address.substr(kScheme.size()));
+}
+
+Result<Answer> Engine::ask(http::Method method, const std::string& target, std::string body,
+                           std::chrono::milliseconds patience) const {
+  http::ClientOptions options;
+  options.unix_socket = socket_;
+  options.connect_patience = options.idle_patience = patience;
+  http::Client client(std::move(options));
+  http::Request request;
+  request.method = method;
+  request.url = {http::Scheme::kHttp, "localhost", 80, target};
+  if (!body.empty()) {
+    request.headers.push_back(
+        {"Content-Type", body.front() == '{' ? "application/json" : "application/x-tar"});
+  }
+  request.body = std::move(body);
+  request.deadline = http::Clock::now() + patience;
+  auto document = client.fetch(request, kLargestAnswer, patience);
+  if (document.ok()) {
+    return Answer{document->response.status(), std::move(document->body)};
+  }
+  Error error = document.error();
+  if (error.error_number == EACCES || error.error_number == EPERM) {
+    return Error{Code::kDenied, error.error_number, "use the Docker engine at " + socket_,
+                 "it is for root and the members of its group, usually 'docker'"};
+  }
+  // "ask http://localhost/…: " is of no use to anybody.
+  if (const std::size_t end = error.message.find(": "); error.message.starts_with("ask ")) {
+    error.message.erase(0, end == std::string::npos ? 0 : end + 2);
+  }
+  const bool slow = error.code == Code::kTimeout;
+  error.message = slow ? "the Docker engine at " + socket_ + " did not answer within " +
+                             std::to_string(patience.count() / 1000) + " s"
+                       : "the Docker engine at " + socket_ + " does not answer" +
+                             (error.error_number != 0 ? "" : ": " + error.message);
+  error.code = slow ? Code::kTimeout : Code::kUnavailable;
+  error.hint = "start it, or name its socket: DOCKER_HOST=unix:///path";
+  return error;
+}
+
+Error refusal(const std::string& what, const Answer& answer) {
+  const Json body = Json::parse(answer.body, nullptr, false);
+  std::string said = body.is_object() ? text_of(body, "message") : std::string();
+  constexpr std::size_t kLongest = 600;
+  said.resize(std::min(said.size(), kLongest));
+  for (char& c : said) {
+    c = c < ' ' || c > '~' ? ' ' : c;
+  }
+  const bool full = said.find("no space left") != std::string::npos;
+  return Error{full ? Code::kResource : Code::kUnsupported, 0,
+               "Failed to create sandbox: the Docker engine could not " + what + ": " +
+                   (said.empty() ? "status " + std::to_string(answer.status) : said),
+               full ? "make room where the engine keeps its data" : "run 'carrel doctor'"};
+}
+
+Result<Facts> Engine::facts() const {
+  CARREL_ASSIGN(const Answer told, ask(http::Method::kGet, "/info", {}, kQuestion));
+  if (!told.ok()) {
+    return refusal("tell what it is", told);
+  }
+  CARREL_ASSIGN(const Json info, object_of("/info", told));
+  Facts facts;
+  facts.version = text_of(info, "ServerVersion");
+  facts.usual_runtime = text_of(info, "DefaultRuntime");
+  if (const auto found = info.find("Runtimes"); found != info.end() && found->is_object()) {
+    for (const auto& [name, runtime] : found->items()) {
+      facts.runtimes.push_back(name);
+    }
+  }
+  if (const auto found = info.find("SecurityOptions"); found != info.end() && found->is_array()) {
+    for (const Json& option : *found) {
+      if (option.is_string()) {
+        facts.security.push_back(option.get<std::string>());
+      }
+    }
+  }
+  if (const auto found = info.find("NCPU"); found != info.end() && found->is_number_unsigned()) {
+    facts.cpus = found->get<unsigned>();
+  }
+  if (text_of(info, "OSType") != "linux" || facts.version.empty()) {
+    return Error{Code::kUnsupported, 0, "the Docker engine does not run Linux containers", {}};
+  }
+  CARREL_ASSIGN(const Answer versions, ask(http::Method::kGet, "/version", {}, kQuestion));
+  CARREL_ASSIGN(const Json version, object_of("/version", versions));
+  if (const auto parts = version.find("Components"); parts != version.end() && parts->is_array()) {
+    for (const Json& part : *parts) {
+      if (part.is_object() && text_of(part, "Name") == "runc") {
+        facts.runc = text_of(part, "Version");
+      }
+    }
+  }
+  return facts;
+}
+
+Result<Json> Engine::inspect(const std::string& container) const {
+  CARREL_ASSIGN(const Answer answer,
+                ask(http::Method::kGet, "/containers/" + container + "/json", {}, kQuestion));
+  if (answer.status == 404) {
+    return Error{Code::kNotFound, 0,
+                 "Failed to create sandbox: its container is not there any more",
+                 "somebody removed it, or it ended by itself"};
+  }
+  if (!answer.ok()) {
+    return refusal("tell about the container", answer);
+  }
+  return object_of("an inspection", answer);
+}
+
+Status Engine::remove(const std::string& container) const {
+  CARREL_ASSIGN(const Answer answer,
+                ask(http::Method::kDelete, "/containers/" + container + "?force=1&v=1", {}, kWork));
+  // 409: it is being removed already.
+  return answer.ok() || answer.status == 404 || answer.status == 409
+             ? Status()
+             : refusal("remove a container", answer);
+}
+
+Result<std::vector<Engine::Listed>> Engine::labelled(const std::vector<std::string>& labels,
+                                                     const std::string& told) const {
+  CARREL_ASSIGN(
+      const Answer answer,
+      ask(http::Method::kGet, "/containers/json?all=1&filters=" + filters(labels), {}, kQuestion));
+  const Json body = Json::parse(answer.body, nullptr, false);
+  if (!answer.ok() || !body.is_array()) {
+    return refusal("list its containers", answer);
+  }
+  std::vector<Listed> list;
+  for (const Json& one : body) {
+    if (!one.is_object() || text_of(one, "Id").empty()) {
+      continue;
+    }
+    const auto own = one.find("Labels");
+    list.push_back({text_of(one, "Id"), text_of(one, "State"),
+                    own != one.end() && own->is_object() ? text_of(*own, told.c_str()) : ""});
+  }
+  return list;
+}
+
+Status Engine::import_empty(const std::string& name, const std::string& tag,
+                            const std::string& label) const {
+  constexpr std::size_t kEndOfTar = 1024;
+  CARREL_ASSIGN(const Answer answer,
+                ask(http::Method::kPost,
+                    "/images/create?fromSrc=-&repo=" + http::encode_query(name) +
+                        "&tag=" + http::encode_query(tag) +
+                        "&changes=" + http::encode_query("LABEL " + label),
+                    std::string(kEndOfTar, '\0'), kWork));
+  // Whatever goes wrong after its first line still has the status of success.
+  if (!answer.ok() || answer.body.find("\"sha256:") == std::string::npos ||
+      answer.body.find("\"errorDetail\"") != std::string::npos) {
+    return refusal("make an empty image", answer);
+  }
+  return {};
+}
+
+}  // namespace carrel::docker

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <chrono>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "http/client.h"
+
+// An engine that speaks Docker's API over a socket of this host.
+namespace carrel::docker {
+
+// What is asked of it that it can answer from memory, and what it has to work for.
+inline constexpr std::chrono::milliseconds kQuestion{2'000};
+inline constexpr std::chrono::milliseconds kWork{20'000};
+
+// "unix:///path": of DOCKER_HOST, or where an engine usually is.
+std::string usual_address();
+
+struct Answer {
+  int status = 0;
+  std::string body;
+
+  [[nodiscard]] bool ok() const { return status >= 200 && status < 300; }
+};
+
+// What an engine says about itself.
+struct Facts {
+  std::string version;
+  std::string runc;  // the version of its runc; empty: it does not tell
+  std::vector<std::string> runtimes;
+  std::string usual_runtime;
+  std::vector<std::string> security;  // "name=apparmor" and the like
+  unsigned cpus = 0;
+};
+
+class Engine {
+ public:
+  // kUnsupported: an address that is not a socket of this host.
+  static Result<Engine> at(const std::string& address);
+
+  // kUnavailable: it is not there, or went away; kTimeout; kDenied: the caller may not use it.
+  Result<Answer> ask(http::Method method, const std::string& target, std::string body,
+                     std::chrono::milliseconds patience) const;
+
+  Result<Facts> facts() const;
+  // A container by its id or name, as the engine has it. kNotFound.
+  Result<nlohmann::json> inspect(const std::string& container) const;
+  // Ends and removes it; one that is not there is fine.
+  Status remove(const std::string& container) const;
+  // All that have these labels, with the value of one of their labels.
+  struct Listed {
+    std::string id;
+    std::string state;
+    std::string value;
+  };
+  Result<std::vector<Listed>> labelled(const std::vector<std::string>& labels,
+                                       const std::string& told) const;
+  // Makes the image that has nothing in it.
+  Status import_empty(const std::string& name, const std::string& tag,
+                      const std::string& label) const;
+
+ private:
+  explicit Engine(std::string socket) : socket_(std::move(socket)) {}
+  std::string socket_;
+};
+
+// What an engine said instead of doing what it was asked for.
+Error refusal(const std::string& what, const Answer& answer);
+
+}  // namespace carrel::docker

@@ -1,0 +1,208 @@
+#include "guest/contained.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <span>
+
+#include "guest/furnished.h"
+#include "guest/maker.h"
+#include "guest/runtime.h"
+#include "protocol/frame.h"
+
+namespace carrel::guest {
+
+namespace {
+
+constexpr int kImage = 4;
+// The one id that the sandbox's outer user namespace maps, as in a room without a container.
+constexpr unsigned kInnerId = 1000;
+constexpr int kPidfdOfChild = 0x1000;  // CLONE_PIDFD
+
+bool call_maker(Failure& failure) {
+  struct sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  static_assert(sizeof kDoor <= sizeof address.sun_path);
+  memcpy(address.sun_path, kDoor, sizeof kDoor);
+  int door = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  // Without it there is nobody to tell.
+  if (door < 0 ||
+      connect(door, reinterpret_cast<struct sockaddr*>(&address), sizeof address) != 0 ||
+      dup2(door, kControl) != kControl || fcntl(kControl, F_SETFD, 0) != 0) {
+    _exit(3);
+  }
+  int null = openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC);
+  bool dropped = null >= 0;
+  for (int stream = 0; stream < kControl; ++stream) {
+    dropped = dropped && dup2(null, stream) == stream;
+  }
+  return (dropped && close_from(kControl + 1) >= 0) ||
+         failure.at("close", "what it was started with", -errno);
+}
+
+// By a program that has some: the kernel's last capability is followed by EINVAL.
+bool can_gain_capabilities() {
+  for (unsigned long capability = 0; capability <= 63; ++capability) {
+    if (prctl(PR_CAPBSET_READ, capability, 0, 0, 0) == 1) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// CRITICAL: what an engine was told it may have left out.
+bool check_container(Failure& failure) {
+  if (getpid() != 1) {
+    return failure.at("rely on this container: it shares", "a PID namespace", 0);
+  }
+  if (getuid() == 0 || getgid() == 0) {
+    return failure.at("rely on this container: its user is", "root", 0);
+  }
+  if (!has_only(0) || can_gain_capabilities()) {
+    return failure.at("rely on this container: there are", "capabilities", 0);
+  }
+  if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1) {
+    return failure.at("rely on this container: there can be", "new privileges", 0);
+  }
+  if (!has_only_loopback()) {
+    return failure.at("rely on this container: there is", "a network", 0);
+  }
+  return true;
+}
+
+bool map_id(const char* path, unsigned outside) {
+  Text<64> map;
+  map.add_number(kInnerId).add(" ").add_number(outside).add(" 1");
+  return write_file(AT_FDCWD, path, map.view()) == 0;
+}
+
+// The program that it becomes comes when its maker has seen it; the end of the stream means give
+// up.
+int wait_for_image() {
+  char byte = 0;
+  struct iovec data{&byte, 1};
+  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  struct msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t got;
+  do {
+    got = recvmsg(kControl, &message, MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  struct cmsghdr* header = got == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS ||
+      header->cmsg_len != CMSG_LEN(sizeof(int))) {
+    _exit(3);
+  }
+  int image = -1;
+  memcpy(&image, CMSG_DATA(header), sizeof image);
+  return image;
+}
+
+// What the guest builds its room with, in its own user namespace; it gives them up afterwards.
+bool keep_capabilities() {
+  constexpr unsigned kKept[] = {CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_SETPCAP, CAP_DAC_OVERRIDE};
+  struct __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct sets[2] = {};
+  for (unsigned capability : kKept) {
+    struct __user_cap_data_struct& set = sets[capability / 32];
+    set.effective = set.permitted = set.inheritable |= 1U << (capability % 32);
+  }
+  bool kept = syscall(SYS_capset, &header, sets) == 0;
+  for (unsigned capability : kKept) {
+    kept = kept && prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0) == 0;
+  }
+  return kept;
+}
+
+// In the sandbox's own namespaces.
+[[noreturn]] void become_guest(unsigned uid, unsigned gid, Failure& failure) {
+  if (write_file(AT_FDCWD, "/proc/self/setgroups", "deny") != 0 ||
+      !map_id("/proc/self/gid_map", gid) || !map_id("/proc/self/uid_map", uid)) {
+    failure.at("map", "the user in the container", -errno);
+    give_up(failure);
+  }
+  int image = wait_for_image();
+  if (setresgid(kInnerId, kInnerId, kInnerId) != 0 ||
+      setresuid(kInnerId, kInnerId, kInnerId) != 0 || !keep_capabilities()) {
+    failure.at("take", "the sandbox's user id", -errno);
+    give_up(failure);
+  }
+  // The image comes as the first free number, which is the one that it is to have.
+  if (image != kImage || close_from(kImage + 1) < 0) {
+    failure.at("prepare", "the guest's descriptors", -errno);
+    give_up(failure);
+  }
+  const char* arguments[] = {"carrel-guest", nullptr};
+  const char* environment[] = {nullptr};
+  syscall(SYS_execveat, image, "", arguments, environment, AT_EMPTY_PATH);
+  failure.at("execute", "the guest", -errno);
+  give_up(failure);
+}
+
+// Tells the maker which process is the guest. It is named by a descriptor: numbers differ outside.
+bool introduce(int process) {
+  unsigned char head[protocol::kHeaderSize];
+  protocol::write_header({0, 0, protocol::FrameType::kRoomChecked},
+                         std::span<unsigned char, protocol::kHeaderSize>(head));
+  struct iovec data{head, sizeof head};
+  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  struct msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  struct cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  memcpy(CMSG_DATA(header), &process, sizeof process);
+  return sendmsg(kControl, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof head);
+}
+
+}  // namespace
+
+int run_contained() {
+  Failure failure;
+  if (!call_maker(failure) || !check_container(failure)) {
+    give_up(failure);
+  }
+  const unsigned uid = getuid();
+  const unsigned gid = getgid();
+  int process = -1;
+  const unsigned long namespaces =
+      CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
+  const long child = syscall(SYS_clone, namespaces | kPidfdOfChild | SIGCHLD, 0, &process, 0, 0);
+  if (child < 0) {
+    failure.at("make", "the sandbox's namespaces in the container", -errno);
+    give_up(failure);
+  }
+  if (child == 0) {
+    become_guest(uid, gid, failure);
+  }
+  const bool told = introduce(process);
+  close(process);
+  // CRITICAL: the stream is the guest's alone; its end is how either side learns of the other's.
+  close(kControl);
+  if (!told) {
+    return 1;  // and with the first process everything in the container ends
+  }
+  int status = 0;
+  while (waitpid(static_cast<pid_t>(child), &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+}  // namespace carrel::guest

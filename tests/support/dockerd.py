@@ -1,0 +1,162 @@
+"""A Docker engine of the tests' own.
+
+usage: dockerd.py DIRECTORY
+
+Starts dockerd with everything that it keeps in DIRECTORY, which has to be there, and writes `ready`
+there when it answers at DIRECTORY/socket. A line "start" on the standard input starts it again after
+it was ended, and writes `ready` again. The end of the input ends it, and removes what it left.
+"""
+
+import ctypes
+import glob
+import http.client
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+PR_SET_PDEATHSIG = 1
+STARTS_WITHIN = 40  # seconds
+
+
+class Connection(http.client.HTTPConnection):
+    """HTTP over a socket of this host."""
+
+    def __init__(self, path):
+        super().__init__("localhost", timeout=5)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(5)
+        self.sock.connect(self.path)
+
+
+def answers(path):
+    """Whether an engine answers there."""
+    try:
+        connection = Connection(path)
+        connection.request("GET", "/_ping")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+
+
+class Engine:
+    """dockerd in a directory."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.socket = os.path.join(directory, "socket")
+        self.group = f"carrel-test-{os.getpid()}"
+        self.process = None
+
+    def start(self):
+        """Starts it and waits until it answers."""
+        def at_birth():
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        for left in [os.path.join(self.directory, "pid"), self.socket,
+                     *glob.glob(self.directory + "/exec/containerd/containerd.[ps]*")]:
+            if os.path.exists(left):
+                os.unlink(left)
+        words = ["dockerd", "--data-root", self.directory + "/data",
+                 "--exec-root", self.directory + "/exec", "--pidfile", self.directory + "/pid",
+                 "-H", "unix://" + self.socket, "--iptables=false", "--ip6tables=false",
+                 "--bridge=none", "--storage-driver=vfs", "--cgroup-parent", "/" + self.group]
+        if shutil.which("runsc"):
+            words += ["--add-runtime", "runsc=" + shutil.which("runsc")]
+        with open(self.directory + "/log", "ab") as log:
+            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            preexec_fn=at_birth)
+        last = time.monotonic() + STARTS_WITHIN
+        while not answers(self.socket):
+            if self.process.poll() is not None or time.monotonic() > last:
+                with open(self.directory + "/log", encoding="utf-8", errors="replace") as log:
+                    sys.exit("dockerd does not start: " + log.read()[-2000:])
+            time.sleep(0.05)
+        os.chmod(self.socket, 0o666)  # the ordinary user of the tests is in its group, so to speak
+
+    def end(self):
+        """Ends it and what it started."""
+        if self.process is None:
+            return
+        pids = [self.process.pid]
+        for name in glob.glob(self.directory + "/exec/containerd/containerd.pid"):
+            with open(name, encoding="ascii") as file:
+                pids.append(int(file.read()))
+        for number, last in ((signal.SIGTERM, 10), (signal.SIGKILL, 5)):
+            for pid in pids:
+                # A number that was given to another process since is not ours.
+                if is_ours(pid, self.directory):
+                    os.kill(pid, number)
+            deadline = time.monotonic() + last
+            while time.monotonic() < deadline and any(is_ours(p, self.directory) for p in pids):
+                self.process.poll()
+                time.sleep(0.02)
+
+    def end_shims(self):
+        """Those that an engine left that was ended by force."""
+        for name in os.listdir("/proc"):
+            if name.isdigit() and is_ours(int(name), self.directory + "/exec/containerd"):
+                os.kill(int(name), signal.SIGKILL)
+
+    def clean(self):
+        """Removes its directory, and its own control groups."""
+        self.end_shims()
+        with open("/proc/self/mounts", encoding="utf-8") as mounts:
+            below = [line.split()[1] for line in mounts]
+        for path in sorted(below, reverse=True):
+            if path.startswith(self.directory + "/"):
+                subprocess.run(["umount", "-l", path], check=False)
+        for group in glob.glob("/sys/fs/cgroup/*/" + self.group) + glob.glob(
+                "/sys/fs/cgroup/" + self.group):
+            for folder, _, _ in os.walk(group, topdown=False):
+                remove_group(folder)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def remove_group(folder):
+    """A control group of the engine's, with the containers that it left."""
+    try:
+        with open(folder + "/cgroup.procs", encoding="ascii") as file:
+            for pid in file.read().split():
+                os.kill(int(pid), signal.SIGKILL)
+                time.sleep(0.1)
+        os.rmdir(folder)
+    except OSError:
+        pass
+
+
+def is_ours(pid, directory):
+    """Whether a process was started with this directory and lives."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return directory.encode() in file.read()
+    except OSError:
+        return False
+
+
+def main():
+    engine = Engine(os.path.abspath(sys.argv[1]))
+    ready = os.path.join(engine.directory, "ready")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        engine.start()
+        with open(ready, "w", encoding="ascii"):
+            pass
+        for line in sys.stdin:
+            if line.strip() == "start":
+                engine.end()
+                engine.start()
+                with open(ready, "w", encoding="ascii"):
+                    pass
+    finally:
+        engine.end()
+        engine.clean()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+#include "support/engine.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "http/client.h"
+#include "support/host.h"
+
+namespace carrel::test {
+
+namespace {
+
+// Its parent ends at once, so that it has none of ours.
+void start_apart(const std::string& directory, int input) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::setsid();
+    if (::fork() == 0) {
+      ::dup2(input, STDIN_FILENO);
+      const int log = ::open((directory + "/helper.log").c_str(), O_WRONLY | O_CREAT, 0600);
+      ::dup2(log, STDOUT_FILENO);
+      ::dup2(log, STDERR_FILENO);
+      ::execl("/usr/bin/python3", "python3", "-B", CARREL_SUPPORT_SCRIPTS "/dockerd.py",
+              directory.c_str(), nullptr);
+      ::_exit(127);
+    }
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+}
+
+}  // namespace
+
+DockerEngine::DockerEngine() {
+  std::string name = "/tmp/carrel-engine-XXXXXX";
+  std::array<int, 2> ends{};
+  if (::mkdtemp(name.data()) == nullptr || ::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    ADD_FAILURE() << "no directory for an engine";
+    return;
+  }
+  directory_ = name;
+  std::filesystem::permissions(directory_, static_cast<std::filesystem::perms>(0755));
+  input_ = ends[1];
+  start_apart(directory_, ends[0]);
+  ::close(ends[0]);
+  if (!await_ready()) {
+    ADD_FAILURE() << "dockerd does not start (package docker.io): "
+                  << read_text(directory_ + "/helper.log").value_or("");
+  }
+  ::setenv("DOCKER_HOST", ("unix://" + socket()).c_str(), 1);
+}
+
+DockerEngine::~DockerEngine() {
+  ::close(input_);
+  EXPECT_TRUE(eventually(std::chrono::seconds(30), [this] {
+    return !std::filesystem::exists(directory_);
+  })) << "the engine did not end";
+}
+
+bool DockerEngine::await_ready() const {
+  const std::string ready = directory_ + "/ready";
+  const bool came = eventually(std::chrono::seconds(50), [&] {
+    return ::access(ready.c_str(), F_OK) == 0 || ::access(directory_.c_str(), F_OK) != 0;
+  });
+  return came && ::unlink(ready.c_str()) == 0;
+}
+
+pid_t DockerEngine::pid() const {
+  return std::atoi(read_text(directory_ + "/pid").value_or("0").c_str());
+}
+
+void DockerEngine::start_again() {
+  EXPECT_EQ(::write(input_, "start\n", 6), 6);
+  EXPECT_TRUE(await_ready());
+}
+
+std::string DockerEngine::ask(const std::string& method, const std::string& target) const {
+  http::ClientOptions options;
+  options.unix_socket = socket();
+  http::Client client(std::move(options));
+  http::Request request;
+  request.method = method == "GET"      ? http::Method::kGet
+                   : method == "DELETE" ? http::Method::kDelete
+                                        : http::Method::kPost;
+  request.url = {http::Scheme::kHttp, "localhost", 80, target};
+  auto answer = client.fetch(request, 8U << 20, std::chrono::seconds(30));
+  return answer.ok() ? answer->body : answer.error().to_string();
+}
+
+std::string DockerEngine::containers() const {
+  const auto list = nlohmann::json::parse(
+      ask("GET", "/containers/json?all=1&filters=" +
+                     http::encode_query(R"({"label":["carrel.installation"]})")),
+      nullptr, false);
+  std::string text = list.is_array() ? "" : "no answer\n";
+  for (const auto& one : list.is_array() ? list : nlohmann::json::array()) {
+    text += one["Id"].get<std::string>() + "\n";
+  }
+  return text;
+}
+
+}  // namespace carrel::test

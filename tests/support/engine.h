@@ -1,0 +1,39 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+
+#include "support/process.h"
+
+namespace carrel::test {
+
+// A real Docker engine of this test's own (dockerd.py). It is nobody's child, so that what the test
+// starts is all that is below the test, and it has to be made before the first place. The tests'
+// programs find it by DOCKER_HOST, which it sets.
+class DockerEngine {
+ public:
+  DockerEngine();
+  ~DockerEngine();
+  DockerEngine(const DockerEngine&) = delete;
+  DockerEngine& operator=(const DockerEngine&) = delete;
+
+  [[nodiscard]] std::string socket() const { return directory_ + "/socket"; }
+  [[nodiscard]] pid_t pid() const;
+  // After it was ended.
+  void start_again();
+
+  // What it has, by `docker`-like names: "GET", "/containers/json?all=1".
+  [[nodiscard]] std::string ask(const std::string& method, const std::string& target) const;
+  // The ids of all containers that any installation of Carrel has, one a line.
+  [[nodiscard]] std::string containers() const;
+
+ private:
+  bool await_ready() const;
+
+  std::string directory_;
+  int input_ = -1;
+};
+
+}  // namespace carrel::test

@@ -1,0 +1,111 @@
+"""Stands between the program and a Docker engine, and changes what one tells the other.
+
+usage: engine_proxy.py SOCKET ENGINE CHANGE
+
+CHANGE is Python, run for each request before it goes to the engine, with `method`, `path` and `body`
+(a dict of a container that is created, or None), and with `answer`, which is None then; and for each
+answer, with `answer` a dict. `host` is the HostConfig of either. `refuse(status, message)` answers
+instead of the engine, `hang()` never does, and `drop()` closes the connection. Prints a line when it
+listens.
+"""
+
+import json
+import os
+import socketserver
+import sys
+import time
+from http.server import BaseHTTPRequestHandler
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from dockerd import Connection  # noqa: E402
+
+
+class Refused(Exception):
+    """An answer of our own."""
+
+
+class Dropped(Exception):
+    """No answer at all."""
+
+
+def refuse(status, message):
+    raise Refused(status, message)
+
+
+def hang():
+    time.sleep(3600)
+
+
+def drop():
+    raise Dropped()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection of the program's."""
+
+    protocol_version = "HTTP/1.1"
+
+    def change(self, body, answer):
+        one = answer if answer is not None else body
+        host = one.get("HostConfig") if isinstance(one, dict) else None
+        names = {"method": self.command, "path": self.path, "body": body, "answer": answer,
+                 "host": host, "refuse": refuse, "hang": hang, "drop": drop}
+        exec(sys.argv[3], names)  # pylint: disable=exec-used
+
+    def pass_on(self):
+        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        try:
+            body = json.loads(data) if "/containers/create" in self.path else None
+            self.change(body, None)
+            if body is not None:
+                data = json.dumps(body).encode()
+            engine = Connection(sys.argv[2])
+            engine.timeout = 60
+            headers = {"Content-Type": self.headers.get("Content-Type", "")} if data else {}
+            engine.request(self.command, self.path, data or None, headers)
+            engine.sock.settimeout(60)
+            response = engine.getresponse()
+            status, told = response.status, response.read()
+            try:
+                answer = json.loads(told)
+            except ValueError:
+                answer = None
+            if isinstance(answer, dict):
+                self.change(None, answer)
+                told = json.dumps(answer).encode()
+        except Refused as refused:
+            status, told = refused.args[0], json.dumps({"message": refused.args[1]}).encode()
+        except Dropped:
+            self.close_connection = True
+            return
+        self.send_response(status)
+        if status != 204:
+            self.send_header("Content-Length", str(len(told)))
+        self.end_headers()
+        if status != 204:
+            self.wfile.write(told)
+
+    do_GET = do_POST = do_DELETE = pass_on
+
+    def log_message(self, format, *args):  # pylint: disable=redefined-builtin
+        pass
+
+    def address_string(self):
+        return "carrel"
+
+
+class Server(socketserver.ThreadingUnixStreamServer):
+    """It ends with whoever started it."""
+
+    daemon_threads = True
+
+
+def main():
+    with Server(sys.argv[1], Handler) as server:
+        os.chmod(sys.argv[1], 0o666)
+        print("ready", flush=True)
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
