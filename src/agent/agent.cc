@@ -220,13 +220,14 @@ Result<Agent::Turn> Agent::turn(const std::string& step, const std::string& prom
   return turn;
 }
 
+// Also of a sandbox that a killed run of the execution left, if this one needed none.
 Status Agent::finish() {
-  CARREL_TRY(room_->close());
+  CARREL_TRY(room_->clear());
   return run_->finish();
 }
 
 Status Agent::fail(const Error& why) {
-  const Status closed = room_->close();
+  const Status closed = room_->clear();
   CARREL_TRY(run_->fail(why));
   return closed;
 }

@@ -109,6 +109,8 @@ TEST_P(AgentKill, NoAnswerIsPaidForTwiceInAFinishedTurn) {
       expected += std::to_string(i) + "\n";
     }
     EXPECT_EQ(bash("cat /workspace/log", {"--workspace", "agent-" + name}).out, expected);
+    const json left = json::parse(carrel({"ls", "--json"}).out, nullptr, false);
+    EXPECT_EQ(left.value("sandboxes", json::array()).size(), 0U) << seed << ": " << left;
     const json shown = json::parse(carrel({"flow", "show", name, "--json"}).out, nullptr, false);
     ASSERT_EQ(shown["turns"].size(), static_cast<std::size_t>(kTurns));
     EXPECT_EQ(shown["turns"].back()["text"], "Turn 20 is done.");
