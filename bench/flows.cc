@@ -23,6 +23,7 @@ constexpr Budget kListing{Budget::Better::kLess, 3, 1.5};
 constexpr int kFew = 100;
 constexpr int kMany = 100'000;
 constexpr int kQuickMany = 10'000;
+constexpr int kTurnsOfAFlow = 20;
 
 // One turn in the workspace, whose command is the change; what came after the command.
 Result<double> run_turn(const Setup& setup, const std::string& workspace,
@@ -57,18 +58,14 @@ Status become(const Setup& setup, Who who, const std::string& home) {
   return {};
 }
 
-// A journal of so many turns, without their files.
-Status fill_journal(const std::string& path, int turns) {
-  CARREL_ASSIGN(const storage::Home home, storage::Home::open_at(path));
-  CARREL_ASSIGN(journal::Journal journal, journal::Journal::open(home));
-  journal::Store& rows = journal.rows();
+Status add_flow(journal::Store& rows, int first) {
   return rows.in_transaction([&]() -> Status {
-    for (int i = 0; i < turns; ++i) {
+    for (int i = first; i < first + kTurnsOfAFlow; ++i) {
       journal::TurnRow row;
       row.id = storage::random_hex(16);
-      row.execution = "e" + std::to_string(i / 20);
+      row.execution = "e" + std::to_string(i / kTurnsOfAFlow);
       row.run = 1;
-      row.position = i % 20 + 1;
+      row.position = i % kTurnsOfAFlow + 1;
       row.attempt = 1;
       row.name = "default";
       row.state = journal::TurnState::kFinished;
@@ -82,6 +79,17 @@ Status fill_journal(const std::string& path, int turns) {
     }
     return {};
   });
+}
+
+// A journal of so many turns, without their files. Stored a flow at a time: all of them in one
+// transaction would leave a log of that size, which no journal has and every reader would read.
+Status fill_journal(const std::string& path, int turns) {
+  CARREL_ASSIGN(const storage::Home home, storage::Home::open_at(path));
+  CARREL_ASSIGN(journal::Journal journal, journal::Journal::open(home));
+  for (int first = 0; first < turns; first += kTurnsOfAFlow) {
+    CARREL_TRY(add_flow(journal.rows(), first));
+  }
+  return {};
 }
 
 }  // namespace
