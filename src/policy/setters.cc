@@ -280,7 +280,7 @@ Status set_backend(Spec& spec, const Given& given) {
 }
 
 Status set_runtime(Spec& spec, const Given& given) {
-  constexpr std::array<std::string_view, 2> kWords = {"runc", "crun"};
+  constexpr std::array<std::string_view, 3> kWords = {"runc", "crun", "runsc"};
   if (std::find(kWords.begin(), kWords.end(), given.text) == kWords.end()) {
     return unknown_word(given, "unknown runtime", kWords);
   }

@@ -149,7 +149,7 @@ constexpr std::array kSettings = {
             "what builds the sandbox: native, bubblewrap or oci (native)", "native bubblewrap oci",
             kHost, kEverywhere, kBuilds, setters::set_backend, get_backend},
     Setting{"runtime", Names(), ValueKind::kText, "NAME",
-            "of the backend oci: runc or crun (the first that is there)", "runc crun",
+            "of the backend oci: runc, crun or runsc (the first of runc and crun)", "runc crun runsc",
             kHost, kEverywhere, kBuilds, setters::set_runtime, get_runtime},
     Setting{"isolation", Names(), ValueKind::kText, "KIND",
             "keep it at least so far apart: namespace, gvisor or vm (namespace)",
