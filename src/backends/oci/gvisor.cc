@@ -83,7 +83,7 @@ std::vector<std::string> command_of(const Runtime& runtime, const Places& places
 
 // Its threads and those of its file server, and what starts them.
 std::uint32_t Gvisor::own_processes() const {
-  constexpr std::uint32_t kThreads = 160;
+  constexpr std::uint32_t kThreads = 256;
   return kThreads;
 }
 
@@ -92,9 +92,10 @@ std::uint64_t Gvisor::own_memory() const {
   return kOwn;
 }
 
-// Each has a thread of gVisor's kernel and, with ptrace, one or two that execute its code.
+// Each has a thread of gVisor's kernel and, with ptrace, a process of several that execute its
+// code.
 std::uint32_t Gvisor::tasks_for_each() const {
-  constexpr std::uint32_t kTasks = 4;
+  constexpr std::uint32_t kTasks = 24;
   return kTasks;
 }
 

@@ -27,7 +27,9 @@ class PorterTest : public testing::Test {
  protected:
   void SetUp() override {
     address_.sun_family = AF_UNIX;
-    const std::string name = "carrel-porter-test-" + std::to_string(::getpid());
+    static int count = 0;
+    const std::string name =
+        "carrel-porter-test-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
     name.copy(&address_.sun_path[1], sizeof address_.sun_path - 1);  // in no directory
     UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(::bind(listener.get(), where(), sizeof address_), 0);
@@ -48,6 +50,7 @@ class PorterTest : public testing::Test {
   }
 
   void TearDown() override {
+    ASSERT_GT(guest_, 0);
     ::kill(guest_, SIGKILL);
     EXPECT_EQ(::waitpid(porter_, nullptr, 0), porter_);
   }
