@@ -150,7 +150,7 @@ class Writer {
         return {};
       case StepKind::kBind:
         if (!has(step, protocol::kStepOptional) || exists_(std::string(step.source))) {
-          mount(path, "none", std::string(step.source), all_below({"ro"}));
+          mount(path, "none", std::string(step.source), all_below(step, {"ro"}));
         }
         return {};
       case StepKind::kProc:
@@ -190,10 +190,12 @@ class Writer {
   }
 
   // The options of what is shown with everything that is mounted in it. What is read-only for
-  // gVisor's kernel is so throughout.
-  [[nodiscard]] std::vector<std::string> all_below(std::vector<std::string> options) const {
+  // gVisor's kernel is so throughout. In a file nothing is mounted, and crun opens what it is to
+  // protect further down as a directory.
+  [[nodiscard]] std::vector<std::string> all_below(const MountStep& step,
+                                                   std::vector<std::string> options) const {
     options.insert(options.end(), {"rbind", "nosuid", "nodev"});
-    if (!gvisor_) {
+    if (!gvisor_ && !has(step, protocol::kStepIsFile)) {
       options.insert(options.end(), {"rnosuid", "rnodev"});
       if (options.front() == "ro") {
         options.emplace_back("rro");
@@ -244,7 +246,7 @@ class Writer {
 
   void tree(const MountStep& step, const std::string& path) {
     mount(path, "none", places_.sources.at(step.slot),
-          all_below({has(step, protocol::kStepReadOnly) ? "ro" : "rw"}));
+          all_below(step, {has(step, protocol::kStepReadOnly) ? "ro" : "rw"}));
   }
 
   const Places& places_;
