@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "guest/command.h"
+#include "guest/gvisor.h"
 #include "guest/lockdown.h"
 #include "guest/processes.h"
 #include "guest/program.h"
@@ -64,15 +65,29 @@ int open_output(Guest& guest, std::uint32_t index, std::uint32_t which) {
   return ends[1];
 }
 
+// gVisor has terminals by their names only, which nobody inside can give to another file.
+int open_other_end(int master, Kernel kernel) {
+  constexpr int kFlags = O_RDWR | O_NOCTTY | O_CLOEXEC;
+  if (kernel == Kernel::kHosts) {
+    return ioctl(master, TIOCGPTPEER, kFlags);
+  }
+  unsigned number = 0;
+  if (ioctl(master, static_cast<int>(TIOCGPTN), &number) != 0) {
+    return -1;
+  }
+  Path path;
+  path.add("/dev/pts/").add_number(number);
+  return openat(AT_FDCWD, path.c_str(), kFlags | O_NOFOLLOW);
+}
+
 int open_terminal(Guest& guest, std::uint32_t index, const protocol::Start& start) {
   int master = openat(AT_FDCWD, "/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
   int unlock = 0;
   if (master < 0) {
     return -errno;
   }
-  int slave = ioctl(master, TIOCSPTLCK, &unlock) != 0
-                  ? -1
-                  : ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+  int slave =
+      ioctl(master, TIOCSPTLCK, &unlock) != 0 ? -1 : open_other_end(master, kernel_of(guest.boot));
   if (slave < 0) {
     int reason = -errno;
     close(master);

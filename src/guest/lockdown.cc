@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "guest/gvisor.h"
 #include "guest/runtime.h"
 #include "kernel/uapi/landlock.h"
 
@@ -54,7 +55,19 @@ bool begin_time() {
   return write_file(AT_FDCWD, "/proc/self/timens_offsets", offsets.view()) == 0;
 }
 
-bool drop_capabilities() {
+// gVisor's begin with its kernel, which is the sandbox's own.
+protocol::Clocks gvisors_clocks() {
+  constexpr time_t kJustBegun = 600;
+  struct timespec monotonic{};
+  struct timespec boot{};
+  return clock_gettime(CLOCK_MONOTONIC, &monotonic) == 0 &&
+                 clock_gettime(CLOCK_BOOTTIME, &boot) == 0 && monotonic.tv_sec < kJustBegun &&
+                 boot.tv_sec < kJustBegun
+             ? protocol::Clocks::kOwn
+             : protocol::Clocks::kHosts;
+}
+
+bool drop_capabilities(Kernel kernel) {
   // CRITICAL: the bounding set goes first, while CAP_SETPCAP is still there; without this a set-id
   // or file-capability program could bring capabilities of this user namespace back.
   // The kernel's own last capability is followed by EINVAL; none is skipped, and 0 always exists.
@@ -69,8 +82,13 @@ bool drop_capabilities() {
   constexpr unsigned long kBits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
                                   SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
                                   SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
-  if (prctl(PR_SET_SECUREBITS, kBits, 0, 0, 0) != 0 ||
-      prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0) {
+  // gVisor has neither of the two: there is nothing ambient, and the bounding set is empty.
+  if (prctl(PR_SET_SECUREBITS, kBits, 0, 0, 0) != 0 &&
+      (kernel != Kernel::kGvisors || errno != EINVAL)) {
+    return false;
+  }
+  if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0 &&
+      (kernel != Kernel::kGvisors || errno != EINVAL)) {
     return false;
   }
   struct __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
@@ -161,7 +179,8 @@ bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, protocol::Clock
              Failure& failure) {
   // CRITICAL: the mounts, the network and everything else made so far belong to the user namespace
   // that is left here. No capability that somebody might get below counts for them.
-  const bool own_time = unshare(CLONE_NEWUSER | kCloneNewTime) == 0;
+  const Kernel kernel = kernel_of(boot);
+  const bool own_time = kernel == Kernel::kHosts && unshare(CLONE_NEWUSER | kCloneNewTime) == 0;
   if (!own_time && unshare(CLONE_NEWUSER) != 0) {  // not every kernel has it
     return failure.at("make", "the inner user namespace", -errno);
   }
@@ -169,7 +188,12 @@ bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, protocol::Clock
     return failure.at("set", "the clocks", -errno);
   }
   clocks = own_time ? protocol::Clocks::kOwn : protocol::Clocks::kHosts;
-  if (write_file(AT_FDCWD, "/proc/self/setgroups", "deny") != 0 ||
+  if (kernel == Kernel::kGvisors) {
+    clocks = gvisors_clocks();
+  }
+  // gVisor has no such switch. Nobody has the capability that it is about.
+  const int denied = write_file(AT_FDCWD, "/proc/self/setgroups", "deny");
+  if ((denied != 0 && (kernel != Kernel::kGvisors || denied != -ENOENT)) ||
       !write_id_map("/proc/self/gid_map", boot.gid, boot.outer_gid) ||
       !write_id_map("/proc/self/uid_map", boot.uid, boot.outer_uid)) {
     return failure.at("map", "the inner user", -errno);
@@ -182,7 +206,7 @@ bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, protocol::Clock
       return failure.at("forbid", "user namespaces", result);
     }
   }
-  if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || !drop_capabilities()) {
+  if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || !drop_capabilities(kernel)) {
     return failure.at("drop", "the capabilities", -errno);
   }
   return load_filter(boot.guest_filter, failure);
@@ -241,9 +265,13 @@ bool become_workload(const protocol::Boot& boot, int ruleset, Failure& failure) 
   if (!limit(RLIMIT_CORE, 1, failure) || !limit(RLIMIT_NOFILE, boot.open_files, failure) ||
       !limit(RLIMIT_NPROC, boot.processes, failure) ||
       !limit(RLIMIT_FSIZE, boot.file_bytes, failure) ||
-      !limit(RLIMIT_MEMLOCK, 64U << 10, failure) || !limit(RLIMIT_MSGQUEUE, 800U << 10, failure) ||
-      !limit(RLIMIT_SIGPENDING, 4096, failure) || !limit(RLIMIT_RTPRIO, 0, failure) ||
-      !limit(RLIMIT_NICE, 0, failure)) {
+      !limit(RLIMIT_MEMLOCK, 64U << 10, failure)) {
+    return false;
+  }
+  // gVisor lets nobody set these: what it keeps for a sandbox counts in that sandbox's groups.
+  if (kernel_of(boot) == Kernel::kHosts &&
+      (!limit(RLIMIT_MSGQUEUE, 800U << 10, failure) || !limit(RLIMIT_SIGPENDING, 4096, failure) ||
+       !limit(RLIMIT_RTPRIO, 0, failure) || !limit(RLIMIT_NICE, 0, failure))) {
     return false;
   }
   if (boot.cpus != 0 && !keep_to_processors(boot.cpus)) {

@@ -14,6 +14,7 @@
 #include "guest/command.h"
 #include "guest/contained.h"
 #include "guest/furnished.h"
+#include "guest/gvisor.h"
 #include "guest/helper.h"
 #include "guest/lockdown.h"
 #include "guest/maker.h"
@@ -35,7 +36,10 @@ namespace {
 // joins its own groups here.
 bool take_descriptors(Guest& guest, const Received& received, Failure& failure) {
   const int* next = received.descriptors;
-  if ((guest.boot.flags & protocol::kBootListener) != 0) {
+  if ((guest.boot.flags & protocol::kBootDoor) != 0) {
+    guest.listener = *next++;
+    fcntl(guest.listener, F_SETFL, O_NONBLOCK);
+  } else if ((guest.boot.flags & protocol::kBootListener) != 0) {
     guest.listener = *next++;
     // The guest itself listens, so that a client's SO_PEERCRED names the guest.
     if (listen(guest.listener, 64) != 0) {
@@ -110,8 +114,9 @@ bool complete_room(Guest& guest, Received& frame, NetworkReady& network, Failure
 }
 
 // A room that is built already: see furnished.h.
-bool enter_furnished(Guest& guest, Received& frame, Failure& failure) {
-  if (!drop_inheritance(failure) || !watch_signals(guest, failure)) {
+bool enter_furnished(Guest& guest, Kernel kernel, Received& frame, Failure& failure) {
+  if (!drop_inheritance(failure) || !watch_signals(guest, failure) ||
+      !check_kernel(kernel, failure) || (kernel == Kernel::kGvisors && !give_up_devices(failure))) {
     return false;
   }
   if (!receive(kControl, protocol::FrameType::kPlan, frame)) {
@@ -120,13 +125,13 @@ bool enter_furnished(Guest& guest, Received& frame, Failure& failure) {
   protocol::Plan plan;
   return (protocol::parse_plan(frame.view(), plan) ||
           failure.at("read", "the mount plan", -EBADMSG)) &&
-         check_room(plan, {frame.descriptors, frame.count}, guest.root, failure) &&
-         check_mounts(plan, failure) &&
+         check_room(plan, kernel, {frame.descriptors, frame.count}, guest.root, failure) &&
+         check_mounts(plan, kernel, failure) &&
          (tell(protocol::FrameType::kRoomChecked, {}) || failure.at("answer", "its maker", -EPIPE));
 }
 
 // How the first process of a sandbox comes to its room.
-enum class Room { kBuilt, kFromNursery, kFurnished };
+enum class Room { kBuilt, kFromNursery, kFurnished, kFurnishedByGvisor };
 
 // CRITICAL: what is outside becomes invisible here, after the guest has joined its groups.
 bool hide_groups(Failure& failure) {
@@ -135,15 +140,19 @@ bool hide_groups(Failure& failure) {
 }
 
 bool read_boot(Guest& guest, const Received& frame, Failure& failure) {
-  const bool readable =
-      protocol::parse_boot(frame.view(), guest.boot) &&
-      frame.count == guest.boot.own_join_descriptors + guest.boot.join_descriptors +
-                         ((guest.boot.flags & protocol::kBootListener) != 0 ? 1U : 0U);
+  constexpr std::uint32_t kOneMore = protocol::kBootListener | protocol::kBootDoor;
+  const bool readable = protocol::parse_boot(frame.view(), guest.boot) &&
+                        frame.count == guest.boot.own_join_descriptors +
+                                           guest.boot.join_descriptors +
+                                           ((guest.boot.flags & kOneMore) != 0 ? 1U : 0U);
   return readable || failure.at("read", "the boot message", -EBADMSG);
 }
 
-bool lock_furnished(Guest& guest, const Received& frame, Failure& failure) {
+bool lock_furnished(Guest& guest, Kernel kernel, const Received& frame, Failure& failure) {
   const bool locks = (guest.boot.flags & protocol::kBootLocksIn) != 0;
+  if (kernel_of(guest.boot) != kernel) {
+    return failure.at("read", "the boot message", -EBADMSG);
+  }
   return take_descriptors(guest, frame, failure) && check_identity(guest.boot, failure) &&
          prepare_landlock(guest.boot, guest.root, guest.ruleset, failure) && is_top(failure) &&
          check_privileges(guest.boot, failure) &&
@@ -161,6 +170,10 @@ int run(Room room) {
   if (room == Room::kFromNursery && !in_own_user_namespace()) {
     return 1;
   }
+  const Kernel kernel = room == Room::kFurnishedByGvisor ? Kernel::kGvisors : Kernel::kHosts;
+  if (kernel == Kernel::kGvisors) {
+    dup2(STDIN_FILENO, kControl);
+  }
   fcntl(kControl, F_SETFD, FD_CLOEXEC);
   NetworkReady network = NetworkReady::kEmpty;
   bool built = false;
@@ -172,7 +185,8 @@ int run(Room room) {
       built = complete_room(guest, plan_frame, network, failure);
       break;
     case Room::kFurnished:
-      built = enter_furnished(guest, plan_frame, failure);
+    case Room::kFurnishedByGvisor:
+      built = enter_furnished(guest, kernel, plan_frame, failure);
       break;
   }
   if (!built) {
@@ -186,8 +200,8 @@ int run(Room room) {
   }
   const bool own = room == Room::kBuilt;
   built =
-      room == Room::kFurnished
-          ? lock_furnished(guest, boot_frame, failure)
+      room == Room::kFurnished || room == Room::kFurnishedByGvisor
+          ? lock_furnished(guest, kernel, boot_frame, failure)
           : take_descriptors(guest, boot_frame, failure) && hide_groups(failure) &&
                 (!own || helper.enter_network(failure)) &&
                 (network == NetworkReady::kCaptive || make_captive(guest.boot.captive, failure)) &&
@@ -220,13 +234,15 @@ int run(Room room) {
 }  // namespace
 }  // namespace carrel::guest
 
-int main(int count, char** arguments) {
+int main(int count, char** words) {
   using carrel::guest::Room;
-  if (count > 1 && std::string_view(arguments[1]) == "contained") {
+  if (count > 1 && std::string_view(words[1]) == "contained") {
     return carrel::guest::run_contained();
   }
   // Whoever furnishes a room tells so with an argument.
-  const Room room =
-      count > 1 ? Room::kFurnished : (getpid() == 1 ? Room::kBuilt : Room::kFromNursery);
-  return carrel::guest::run(room);
+  if (count > 1) {
+    const bool by_gvisor = std::string_view(words[1]) == "gvisor";
+    return carrel::guest::run(by_gvisor ? Room::kFurnishedByGvisor : Room::kFurnished);
+  }
+  return carrel::guest::run(getpid() == 1 ? Room::kBuilt : Room::kFromNursery);
 }

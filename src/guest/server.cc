@@ -1,5 +1,6 @@
 #include "guest/server.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 
 #include "guest/command.h"
 #include "guest/disk.h"
+#include "guest/gvisor.h"
 #include "guest/memory.h"
 #include "guest/processes.h"
 #include "guest/requests.h"
@@ -119,16 +121,23 @@ void reap(Guest& guest) {
   }
 }
 
+void let_in(Guest& guest) {
+  const bool by_door = (guest.boot.flags & protocol::kBootDoor) != 0;
+  int fd = by_door ? take_from_door(guest.listener)
+                   : accept4(guest.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd >= 0) {
+    adopt(guest, fd);
+  } else if (by_door && fd == -EPIPE) {
+    guest.poller.close(guest.listener);
+  }
+}
+
 void handle(Guest& guest, const struct epoll_event& event) {
   std::uint32_t index = Poller::index(event);
   switch (Poller::source(event)) {
-    case Source::kListener: {
-      int fd = accept4(guest.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      if (fd >= 0) {
-        adopt(guest, fd);
-      }
+    case Source::kListener:
+      let_in(guest);
       break;
-    }
     case Source::kClient:
       on_client(guest, index, event.events);
       break;
@@ -297,8 +306,9 @@ void watch_memory(Guest& guest, std::uint64_t now) {
     return;
   }
   const std::uint64_t limit = guest.boot.memory_watch_bytes;
-  MemoryUse use = look_at_memory(guest.root, Look::kQuick);
-  if (use.total() > limit) {
+  const bool by_kernel = kernel_of(guest.boot) == Kernel::kGvisors;
+  MemoryUse use = look_at_memory(guest.root, by_kernel ? Look::kKernels : Look::kQuick);
+  if (use.total() > limit && !by_kernel) {
     use = look_at_memory(guest.root, Look::kExact);
   }
   const std::uint64_t cost = now_us() - now;

@@ -8,6 +8,7 @@
 #include "backends/bubblewrap/bubblewrap.h"
 #include "backends/docker/docker.h"
 #include "backends/docker/engine.h"
+#include "backends/oci/gvisor.h"
 #include "backends/oci/oci.h"
 #include "policy/isolation.h"
 
@@ -22,17 +23,23 @@ std::vector<policy::Candidate> known_walls() {
           {Backend::kOci, "runc"},
           {Backend::kOci, "crun"},
           {Backend::kBubblewrap},
-          {Backend::kDocker}};
+          {Backend::kDocker},
+          {Backend::kOci, "runsc"}};
 }
 
 }  // namespace
 
-const sandbox::Walls* find_walls(policy::Backend backend) {
+const sandbox::Walls* find_walls(policy::Backend backend, std::string_view runtime) {
   static const bubblewrap::Bubblewrap kBubblewrap;
   static const oci::Runtimes kRuntimes;
   static const docker::Containers kContainers;
+  static const oci::Gvisor kGvisor;
   switch (backend) {
     case policy::Backend::kOci:
+      // CRITICAL: never another in the place of gVisor.
+      if (runtime == "runsc") {
+        return &kGvisor;
+      }
       return &kRuntimes;
     case policy::Backend::kBubblewrap:
       return &kBubblewrap;
@@ -63,7 +70,8 @@ Status settle_walls(policy::Spec& spec) {
     }
     policy::Spec asked;
     asked.runtime = candidate.runtime;
-    if (const sandbox::Walls* walls = find_walls(candidate.backend); walls != nullptr) {
+    if (const sandbox::Walls* walls = find_walls(candidate.backend, candidate.runtime);
+        walls != nullptr) {
       if (const auto builder = walls->describe(asked); !builder.ok()) {
         candidate.missing = builder.error().message;
       }

@@ -43,7 +43,10 @@ Isolation isolation_of(Backend backend, std::string_view runtime) {
   const auto of = [](Strength strength, std::string_view note) {
     return Isolation{strength, name_of(strength), note};
   };
-  // A runtime that is known by its name is the same whoever starts it.
+  // A runtime that is known by its name is the same whoever starts it. Not every backend has any.
+  if (backend == Backend::kNative || backend == Backend::kBubblewrap) {
+    runtime = {};
+  }
   if (runtime == "runsc") {
     return of(Strength::kGvisor, "gVisor; the host's kernel sees few of its system calls");
   }

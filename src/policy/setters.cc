@@ -290,7 +290,7 @@ Status set_runtime(Spec& spec, const Given& given) {
                                 (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
                        });
   if (!is_name) {
-    constexpr std::array<std::string_view, 2> kWords = {"runc", "crun"};
+    constexpr std::array<std::string_view, 3> kWords = {"runc", "crun", "runsc"};
     return unknown_word(given, "unknown runtime", kWords);
   }
   spec.runtime = given.text;

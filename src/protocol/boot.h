@@ -164,7 +164,9 @@ enum BootFlags : std::uint32_t {
   kBootWritableRoot = 1U << 3,
   kBootMovesLater = 1U << 4,  // the guest was born in the workload's v2 group; see below
   kBootLocksIn = 1U << 5,     // a furnished room: the lock is left to the guest
-  kBootAllFlags = 63U,
+  kBootDoor = 1U << 6,        // the first passed descriptor brings connections, one with each byte
+  kBootGvisor = 1U << 7,      // the kernel is gVisor's, which has its own ways
+  kBootAllFlags = 255U,
 };
 
 struct Boot {

@@ -182,7 +182,13 @@ std::vector<std::string> with_backend(std::vector<std::string> arguments) {
       (arguments.front() == "run" || arguments.front() == "code" || arguments.front() == "create");
   if (backend != nullptr && makes &&
       std::find(arguments.begin(), arguments.end(), "--backend") == arguments.end()) {
-    arguments.insert(arguments.begin() + 1, {"--backend", backend});
+    // "oci-runsc" is oci with the runtime runsc.
+    const std::string_view named(backend);
+    const std::size_t dash = named.find('-');
+    arguments.insert(arguments.begin() + 1, {"--backend", std::string(named.substr(0, dash))});
+    if (dash != std::string_view::npos) {
+      arguments.insert(arguments.begin() + 3, {"--runtime", std::string(named.substr(dash + 1))});
+    }
   }
   return arguments;
 }

@@ -95,14 +95,17 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
       request.walls == nullptr || request.walls->lock() == sandbox::Lock::kGuests;
   const bool furnished =
       request.walls != nullptr && request.walls->furnisher() == policy::Furnisher::kBuilder;
+  const bool gvisor = sandbox::are_gvisors(request.walls);
   protocol::Boot boot;
   boot.id = request.id;
-  boot.flags = (request.lifetime == Lifetime::kOneShot ? protocol::kBootOneShot : 0U) |
-               (request.listener.valid() ? protocol::kBootListener : 0U) |
-               (facts.landlock_abi > 0 ? protocol::kBootLandlock : 0U) |
-               (spec.root_mode == policy::RootMode::kReadOnly ? 0U : protocol::kBootWritableRoot) |
-               (groups.moves_later ? protocol::kBootMovesLater : 0U) |
-               (guest_locks && furnished ? protocol::kBootLocksIn : 0U);
+  boot.flags =
+      (request.lifetime == Lifetime::kOneShot ? protocol::kBootOneShot : 0U) |
+      (request.listener.valid() ? (gvisor ? protocol::kBootDoor : protocol::kBootListener) : 0U) |
+      (gvisor ? protocol::kBootGvisor : 0U) |
+      (facts.landlock_abi > 0 ? protocol::kBootLandlock : 0U) |
+      (spec.root_mode == policy::RootMode::kReadOnly ? 0U : protocol::kBootWritableRoot) |
+      (groups.moves_later ? protocol::kBootMovesLater : 0U) |
+      (guest_locks && furnished ? protocol::kBootLocksIn : 0U);
   boot.own_join_descriptors = static_cast<std::uint32_t>(groups.join.size());
   boot.join_descriptors = static_cast<std::uint32_t>(groups.work_join.size());
   boot.hostname = spec.hostname;
@@ -112,7 +115,7 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
   boot.outer_gid = outer_id;
   // The guest, the spawner and a minder count too: they have the same user.
   boot.processes = spec.limits.pids + (request.lifetime == Lifetime::kOneShot ? 1 : 3);
-  if (facts.cgroup.pids != kernel::CgroupSource::kNone) {
+  if (facts.cgroup.pids != kernel::CgroupSource::kNone && !gvisor) {
     boot.processes += kSpareProcesses;
   }
   boot.open_files = spec.limits.open_files;
@@ -121,7 +124,8 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
     boot.file_bytes = std::min<std::uint64_t>(kLargestFile, spec.limits.disk_bytes);
     boot.disk_watch_bytes = spec.limits.disk_bytes;
   }
-  if (facts.cgroup.memory == kernel::CgroupSource::kNone) {
+  // gVisor's group holds its kernel as well: what the sandbox itself has only that knows.
+  if (facts.cgroup.memory == kernel::CgroupSource::kNone || gvisor) {
     boot.memory_watch_bytes = spec.limits.memory_bytes;
   }
   if (facts.cgroup.cpu == kernel::CgroupSource::kNone) {

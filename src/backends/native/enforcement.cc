@@ -55,7 +55,13 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   auto add = [&](std::string name, std::string by, std::string note = {}) {
     result.rows.push_back({std::move(name), std::move(by), std::move(note)});
   };
-  add("isolation", "namespace", "the host's kernel is shared: not a wall against kernel bugs");
+  const bool gvisor = facts.kernel == EnforcementFacts::Kernel::kGvisors;
+  if (gvisor) {
+    add("isolation", "gvisor", "the host's kernel sees few of its system calls");
+    add("kernel", "gVisor", facts.builder);
+  } else {
+    add("isolation", "namespace", "the host's kernel is shared: not a wall against kernel bugs");
+  }
   if (!facts.builder.empty()) {
     add(kBuilder, facts.builder, "what it built was compared with what was asked for");
   }
@@ -74,7 +80,8 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   if (facts.landlock_abi > 0) {
     add("landlock", "abi " + std::to_string(facts.landlock_abi));
   } else {
-    add("landlock", "none", "this kernel has no Landlock");
+    add("landlock", "none",
+        gvisor ? "gVisor's kernel has no Landlock" : "this kernel has no Landlock");
   }
   add("root", spec.root_mode == policy::RootMode::kReadOnly ? "read-only" : "throw-away overlay");
   for (const EnforcementFacts::Tree& tree : facts.trees) {
@@ -86,8 +93,11 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
     add("network", "egress process", policy::network_text(spec.network));
   }
   if (held(facts.cgroup.memory)) {
+    const std::string swap = facts.cgroup.swap_accounted ? "" : "swap is not counted on this host";
     add("memory", words(facts.cgroup.memory),
-        facts.cgroup.swap_accounted ? "" : "swap is not counted on this host");
+        !gvisor ? swap
+                : "with room for gVisor's kernel; below that the guest ends who takes too much" +
+                      (swap.empty() ? "" : "; " + swap));
   } else if (!facts.limits_by.empty()) {
     add("memory", facts.limits_by, "beside what it needs itself; a watchdog ends who uses more");
   } else {
@@ -101,7 +111,9 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   } else {
     add("cpu", "affinity", facts.why_no_cpu);
   }
-  if (held(facts.cgroup.pids)) {
+  if (gvisor) {
+    add("pids", "rlimit", "of gVisor's kernel");
+  } else if (held(facts.cgroup.pids)) {
     add("pids", words(facts.cgroup.pids));
   } else if (!facts.limits_by.empty()) {
     add("pids", facts.limits_by, "and a limit of the sandbox's user");
@@ -109,8 +121,9 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
     add("pids", "rlimit", facts.why_no_pids);
   }
   // It cannot mount a part of what it made.
-  const std::string apart =
-      spec.backend == policy::Backend::kBubblewrap ? " have their sizes each by itself" : "";
+  const std::string apart = spec.backend == policy::Backend::kBubblewrap || gvisor
+                                ? " have their sizes each by itself"
+                                : "";
   if (spec.workspace.empty()) {
     add("disk", "tmpfs",
         "counted as memory" + (apart.empty() ? "" : "; /workspace and HOME" + apart));
@@ -182,7 +195,9 @@ Status check_required(const policy::Spec& spec, const EnforcementFacts& facts) {
         break;
       case policy::Protection::kLandlock:
         if (facts.landlock_abi <= 0) {
-          return missing("landlock", "this kernel has no Landlock");
+          return missing("landlock", facts.kernel == EnforcementFacts::Kernel::kGvisors
+                                         ? "gVisor's kernel has no Landlock"
+                                         : "this kernel has no Landlock");
         }
         break;
     }

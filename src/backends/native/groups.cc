@@ -26,7 +26,7 @@ Result<SandboxGroups> enter(kernel::Cgroup box, Placing placing) {
   groups.enforced = box.enforced();
   CARREL_ASSIGN(groups.join, box.join_fds());
   groups.box.emplace(std::move(box));
-  if (placing == Placing::kAtBirth) {
+  if (placing == Placing::kAtBirth || placing == Placing::kTogether) {
     groups.clone_into = groups.box->clone_into_fd();
     return groups;
   }
@@ -54,9 +54,10 @@ Result<SandboxGroups> make_groups(const kernel::CgroupLayout& layout, const std:
   if (layout.hierarchies().empty()) {
     return groups;
   }
-  if (lifetime == Lifetime::kOneShot) {
+  if (lifetime == Lifetime::kOneShot || placing == Placing::kTogether) {
+    const std::uint64_t own = lifetime == Lifetime::kOneShot ? kOwnProcesses : kOwnWorkers;
     CARREL_ASSIGN(kernel::Cgroup box,
-                  kernel::Cgroup::create(layout, id, workload_limits(limits, kOwnProcesses)));
+                  kernel::Cgroup::create(layout, id, workload_limits(limits, own)));
     return enter(std::move(box), placing);
   }
   CARREL_ASSIGN(kernel::Cgroup box, kernel::Cgroup::create(layout, id, {}));

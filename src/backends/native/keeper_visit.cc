@@ -123,7 +123,8 @@ void Visit::begin() {
     answer(not_warm());
     return;
   }
-  const sandbox::Walls* const walls = house_.find_walls(request->spec.backend);
+  const sandbox::Walls* const walls =
+      house_.find_walls(request->spec.backend, request->spec.runtime);
   auto begun = Creation::begin(*house_.home, *house_.rows, std::move(request.value()),
                                {walls, house_.scope, std::move(warm)});
   if (!begun.ok()) {

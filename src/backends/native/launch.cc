@@ -297,6 +297,10 @@ Result<Launch> Launch::begin(storage::Home& home, LaunchRequest request, int clo
 
 EnforcementFacts Launch::facts(const HostSetup& host, const SandboxGroups& groups) const {
   EnforcementFacts facts = facts_of(host, groups, request_.lifetime);
+  if (sandbox::are_gvisors(request_.walls)) {
+    facts.landlock_abi = 0;
+    facts.kernel = EnforcementFacts::Kernel::kGvisors;
+  }
   for (std::size_t i = 0; i < request_.trees.size(); ++i) {
     const GivenTree& tree = request_.trees[i];
     facts.trees.push_back(
@@ -394,8 +398,13 @@ void end_process(int pidfd) {
 }
 
 Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchRequest request) {
-  CARREL_ASSIGN(SandboxGroups groups, make_groups(host.cgroups, request.id, request.spec.limits,
-                                                  request.lifetime, Placing::kAtBirth));
+  const bool whole = sandbox::are_gvisors(request.walls);
+  CARREL_ASSIGN(
+      SandboxGroups groups,
+      make_groups(host.cgroups, request.id,
+                  whole ? sandbox::limits_while_building(*request.walls, request.spec.limits)
+                        : request.spec.limits,
+                  request.lifetime, whole ? Placing::kTogether : Placing::kAtBirth));
   CARREL_ASSIGN(Launch begun, Launch::begin(home, std::move(request), groups.clone_into));
   return begun.finish(host, std::move(groups));
 }

@@ -65,7 +65,7 @@ Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
     using Kind = sandbox::RoomRequest::Tree::Kind;
     room.trees.push_back({tree.path,
                           tree.kind == GivenTree::Kind::kFile ? Kind::kFile : Kind::kFolder,
-                          trees_[i].mount.valid() ? trees_[i].mount.get() : -1});
+                          trees_[i].mount.valid() ? trees_[i].mount.get() : -1, tree.source.get()});
   }
   room.filter = guest_filter();
   std::array<int, 2> stream{};
@@ -84,6 +84,13 @@ Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
   if (id_range_.has_value()) {
     room.host_id = kFirstSandboxId + *id_range_ * kIdsPerSandbox;
   }
+  const bool gvisor = sandbox::are_gvisors(request_.walls);
+  if (gvisor) {
+    room.listener = request_.listener.valid() ? request_.listener.get() : -1;
+    room.cpus = groups.enforced.cpu == kernel::CgroupSource::kNone
+                    ? (request_.spec.limits.cpu_millis + 999) / 1000
+                    : 0;
+  }
   CARREL_ASSIGN(sandbox::RoomStarted started, request_.walls->start(room));
   if (request_.walls->furnisher() == policy::Furnisher::kBuilder) {
     groups.join.clear();  // it was started in them
@@ -92,10 +99,14 @@ Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
       sandbox::GuestStream(started.stream.valid() ? std::move(started.stream) : std::move(own_end));
   launched.child = started.child;
   launched.guest = started.guest;
+  if (gvisor) {
+    request_.listener = std::move(started.door);
+  }
   launched.pidfd = std::move(started.guest_process);
   launched.complaints = std::move(started.complaints);
+  // CRITICAL: no directory of the host's is given to gVisor's kernel.
   return send_frame(launched.stream.fd(), protocol::FrameType::kPlan, encode_plan(*mounts_),
-                    descriptors_of_trees());
+                    gvisor ? std::vector<int>() : descriptors_of_trees());
 }
 
 Result<Launched> Launch::finish_walls(const HostSetup& host, SandboxGroups groups) {

@@ -27,6 +27,11 @@ Result<UniqueFd> open_memory_workspace(const storage::BoxRecord& record) {
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   UniqueFd files(
       static_cast<int>(::syscall(SYS_openat2, root.get(), "workspace", &how, sizeof how)));
+  if (!files.valid() && errno == ENOENT) {  // behind gVisor
+    return Error{Code::kUnsupported, 0,
+                 "the /workspace of sandbox " + record.id + " is in memory of its own kernel's",
+                 "make it with --workspace NAME"};
+  }
   if (!files.valid()) {
     return system_error("open the /workspace of sandbox " + record.id);
   }
