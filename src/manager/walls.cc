@@ -63,6 +63,11 @@ Status settle_walls(policy::Spec& spec) {
   if (!spec.isolation.has_value() || spec.backend_choice == policy::BackendChoice::kNamed) {
     return policy::check_strength(spec);
   }
+  if (!spec.runtime.empty()) {
+    return Error{Code::kInvalid, 0,
+                 "--runtime '" + spec.runtime + "' and --isolation choose the walls both",
+                 "name the backend whose runtime it is: --backend oci or --backend docker"};
+  }
   std::vector<policy::Candidate> strong;
   for (policy::Candidate candidate : known_walls()) {
     if (policy::isolation_of(candidate.backend, candidate.runtime).strength < *spec.isolation) {

@@ -39,14 +39,19 @@ std::optional<Strength> strength_named(std::string_view name) {
              : std::optional(static_cast<Strength>(found - kStrengths.begin()));
 }
 
+bool has_runtimes(Backend backend) {
+  return backend == Backend::kOci || backend == Backend::kDocker;
+}
+
 Isolation isolation_of(Backend backend, std::string_view runtime) {
   const auto of = [](Strength strength, std::string_view note) {
     return Isolation{strength, name_of(strength), note};
   };
-  // A runtime that is known by its name is the same whoever starts it. Not every backend has any.
-  if (backend == Backend::kNative || backend == Backend::kBubblewrap) {
+  // CRITICAL: a name says nothing about walls that no runtime builds.
+  if (!has_runtimes(backend)) {
     runtime = {};
   }
+  // A runtime that is known by its name is the same whoever starts it.
   if (runtime == "runsc") {
     return of(Strength::kGvisor, "gVisor; the host's kernel sees few of its system calls");
   }

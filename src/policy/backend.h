@@ -29,4 +29,7 @@ struct Isolation {
 };
 Isolation isolation_of(Backend backend, std::string_view runtime);
 
+// Whether it has several builders, of which a runtime names one.
+bool has_runtimes(Backend backend);
+
 }  // namespace carrel::policy

@@ -32,6 +32,12 @@ Result<Candidate> choose_walls(Strength wanted, std::span<const Candidate> candi
 }
 
 Status check_strength(const Spec& spec) {
+  if (!spec.runtime.empty() && !has_runtimes(spec.backend)) {
+    return Error{Code::kInvalid, 0,
+                 "the backend '" + std::string(name_of(spec.backend)) + "' has no runtime '" +
+                     spec.runtime + "'",
+                 "a runtime is of --backend oci or --backend docker"};
+  }
   const Isolation isolation = isolation_of(spec.backend, spec.runtime);
   if (!spec.isolation.has_value() || isolation.strength >= *spec.isolation) {
     return {};

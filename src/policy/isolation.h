@@ -21,7 +21,8 @@ struct Candidate {
 // kUnsupported, with what each of them lacks, where there are none; never weaker ones.
 Result<Candidate> choose_walls(Strength wanted, std::span<const Candidate> candidates);
 
-// Whether the walls that a spec names are as strong as it asks for.
+// Whether the walls that a spec names are as strong as it asks for, and have the runtime that it
+// names.
 Status check_strength(const Spec& spec);
 
 }  // namespace carrel::policy

@@ -60,5 +60,18 @@ TEST(Isolation, StrengthsHaveNames) {
   EXPECT_EQ(strength_named("VM"), std::nullopt);
 }
 
+TEST(Isolation, ARuntimeMakesOnlyThoseStrongerThatHaveOne) {
+  Spec spec;
+  spec.runtime = "runsc";
+  spec.isolation = Strength::kGvisor;
+  for (const Backend backend : {Backend::kNative, Backend::kBubblewrap}) {
+    spec.backend = backend;
+    EXPECT_EQ(isolation_of(backend, "runsc").strength, Strength::kNamespace);
+    EXPECT_EQ(check_strength(spec).error().code, Code::kInvalid);
+  }
+  spec.backend = Backend::kDocker;
+  EXPECT_EQ(isolation_of(spec.backend, "runsc").strength, Strength::kGvisor);
+}
+
 }  // namespace
 }  // namespace carrel::policy

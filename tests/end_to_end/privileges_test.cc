@@ -355,7 +355,12 @@ TEST_P(Privileges, IsolationThatIsNotThereIsRefused) {
     EXPECT_EQ(run.status, 125);
     EXPECT_TRUE(says_one_line(run, kind));
   }
-  for (const std::string backend : {"docker", "microvm", "kubernetes"}) {
+  for (const std::string kind : {"gvisor", "namespace"}) {
+    Run run = bash("echo ran", {"--backend", "native", "--runtime", "runsc", "--isolation", kind});
+    EXPECT_EQ(run.status, 125);
+    EXPECT_TRUE(says_one_line(run, "has no runtime 'runsc'"));
+  }
+  for (const std::string backend : {"microvm", "kubernetes"}) {
     Run run = bash("echo ran", {"--backend", backend});
     EXPECT_EQ(run.status, 125);
     EXPECT_TRUE(says_one_line(run, backend));

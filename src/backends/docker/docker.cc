@@ -1,27 +1,21 @@
 #include "backends/docker/docker.h"
 
-#include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
+#include "backends/docker/call.h"
 #include "backends/docker/container.h"
 #include "backends/docker/door.h"
 #include "backends/docker/engine.h"
 #include "base/files.h"
 #include "base/unix_socket.h"
 #include "policy/known_flaws.h"
-#include "protocol/frame.h"
-#include "sandbox/command.h"
 
 namespace carrel::docker {
 
@@ -32,8 +26,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kLookAgain{5};
 constexpr std::chrono::seconds kInFlight{5};  // how long an engine usually works at most
-constexpr std::chrono::milliseconds kCall{10'000};
-constexpr std::chrono::milliseconds kLook{250};
 constexpr char kImageName[] = "carrel-room";
 
 Error unsupported(std::string message, std::string hint) {
@@ -43,14 +35,6 @@ Error unsupported(std::string message, std::string hint) {
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 std::string address_of(const std::string& given) { return given.empty() ? usual_address() : given; }
-
-// Of what an engine tells; anything else than a number or a truth is none.
-int number_in(const Json& object, const char* key) {
-  const auto found = object.is_object() ? object.find(key) : object.end();
-  return object.is_object() && found != object.end() && found->is_number_integer()
-             ? found->get<int>()
-             : 0;
-}
 
 bool has(const std::vector<std::string>& list, const std::string& name) {
   return std::find(list.begin(), list.end(), name) != list.end();
@@ -155,79 +139,6 @@ Result<std::string> create(const Engine& engine, const sandbox::RoomRequest& req
   }
 }
 
-// What the guest cannot see by itself: whether a namespace of the container is the host's.
-Status check_apart(int process) {
-  for (const char* kind : {"mnt", "pid", "net", "ipc", "uts", "cgroup"}) {
-    struct stat own{};
-    struct stat theirs{};
-    const std::string below = std::string("/ns/") + kind;
-    if (::stat(("/proc/self" + below).c_str(), &own) != 0 ||
-        ::stat(("/proc/" + std::to_string(process) + below).c_str(), &theirs) != 0 ||
-        own.st_ino == theirs.st_ino) {
-      return unsupported(std::string("Failed to create sandbox: cannot rely on these walls: the "
-                                     "container shares the host's namespace '") +
-                             kind + "'",
-                         "run 'carrel doctor'");
-    }
-  }
-  return {};
-}
-
-// Its guest calls, or the container ends without.
-Result<Door::Caller> await_call(const Engine& engine, const std::string& container,
-                                const Door& door) {
-  const Clock::time_point last = Clock::now() + kCall;
-  for (;;) {
-    auto caller = door.answer(kLook);
-    if (caller.ok() || caller.error().code != Code::kTimeout || Clock::now() >= last) {
-      return caller;
-    }
-    CARREL_ASSIGN(const Json found, engine.inspect(container));
-    const Json state = found.value("State", Json());
-    if (number_in(state, "Pid") == 0) {
-      return unsupported("Failed to create sandbox: its container ended at once, with status " +
-                             std::to_string(number_in(state, "ExitCode")),
-                         "run 'carrel doctor'");
-    }
-  }
-}
-
-// The number of a process by its descriptor, as this process counts.
-pid_t pid_of(int process) {
-  auto text = read_file_at(AT_FDCWD, "/proc/self/fdinfo/" + std::to_string(process), 4096);
-  constexpr std::string_view kPid = "\nPid:";
-  const std::size_t at = text.ok() ? text->find(kPid) : std::string::npos;
-  return at == std::string::npos ? 0 : std::atoi(text->c_str() + at + kPid.size());
-}
-
-// The container's first process names the guest that it made.
-Result<UniqueFd> receive_guest(int stream) {
-  const timeval patience{5, 0};
-  (void)::setsockopt(stream, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  std::array<char, protocol::kHeaderSize> head{};
-  std::vector<UniqueFd> descriptors;
-  const ssize_t got = receive_with(stream, head, descriptors, MSG_WAITALL);
-  protocol::FrameHeader header;
-  if (got != static_cast<ssize_t>(head.size()) ||
-      !protocol::parse_header(std::span<const unsigned char, protocol::kHeaderSize>(
-                                  reinterpret_cast<const unsigned char*>(head.data()), head.size()),
-                              protocol::kMaxGuestPayload, header)) {
-    return Error{Code::kGone, 0, "Failed to create sandbox: its container ended", {}};
-  }
-  if (header.type == protocol::FrameType::kBootFailed) {
-    std::string payload(header.size, '\0');
-    const ssize_t size = ::recv(stream, payload.data(), payload.size(), MSG_WAITALL);
-    payload.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-    return sandbox::to_boot_error(payload);
-  }
-  if (header.type != protocol::FrameType::kRoomChecked || descriptors.size() != 1) {
-    return Error{Code::kGone, 0, "the sandbox's guest sent a malformed answer", {}};
-  }
-  const timeval none{0, 0};
-  (void)::setsockopt(stream, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none);
-  return std::move(descriptors[0]);
-}
-
 }  // namespace
 
 struct Containers::Seen {
@@ -310,7 +221,7 @@ Result<sandbox::RoomStarted> Containers::start(const sandbox::RoomRequest& reque
   CARREL_ASSIGN(const Json found, engine.inspect(container.id()));
   // CRITICAL: neither side is believed alone, and the guest is told nothing before.
   CARREL_TRY(compare(asked, found));
-  if (caller.pid <= 0 || number_in(found.value("State", Json()), "Pid") != caller.pid) {
+  if (caller.pid <= 0 || first_process_of(found) != caller.pid) {
     return unsupported(
         "Failed to create sandbox: cannot rely on these walls: it is not the "
         "container's first process that called",
