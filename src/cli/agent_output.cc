@@ -55,10 +55,27 @@ std::string call_title(const agent::ToolCall& call) {
   return printable(title + std::string(shown)) + (shown.size() < text.size() ? " ..." : "");
 }
 
+namespace {
+
+// A model's identity as a person writes it: PROVIDER:NAME.
+std::string name_of_model(const std::string& identity) {
+  const Json object = Json::parse(identity, nullptr, false);
+  const auto text = [&](const char* key) {
+    const auto found = object.is_object() ? object.find(key) : object.end();
+    return object.is_object() && found != object.end() && found->is_string()
+               ? found->get<std::string>()
+               : std::string();
+  };
+  const std::string name = text("name");
+  return name.empty() ? identity : text("provider") + ":" + name;
+}
+
+}  // namespace
+
 std::string answer_title(const std::string& model, const agent::Reply& reply) {
   const std::string_view line = std::string_view(reply.text).substr(0, reply.text.find('\n'));
   const std::string_view shown = head(line, kTitle);
-  std::string title = model + ":";
+  std::string title = name_of_model(model) + ":";
   if (!shown.empty()) {
     title += " " + std::string(shown) + (shown.size() < reply.text.size() ? " ..." : "");
   }

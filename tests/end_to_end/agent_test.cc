@@ -216,6 +216,7 @@ TEST_P(Agent, AReplayCanHaveAnotherPromptOrAnotherAnswer) {
   ask("openai", {"--file", flow});
   ASSERT_EQ(last_.status, 0) << last_.err;
   ASSERT_EQ(model_->requests().size(), 3U);
+  EXPECT_THAT(carrel({"flow", "show", "three"}).out, HasSubstr("   openai:m: First. ("));
   const auto replay = [&](std::vector<std::string> words) {
     words.insert(words.begin(), {"flow", "replay", "three", "--json"});
     last_ = carrel(std::move(words), {.environment = {"OPENAI_API_KEY=k"}});
