@@ -16,6 +16,12 @@ constexpr Budget kBuiltin{Budget::Better::kLess, 3, 1.5};
 constexpr char kShellSection[] = "a builtin in a shell that is there";
 constexpr char kProcessSection[] = "a process in a sandbox that is there";
 constexpr char kHome[] = "commands";
+constexpr Budget kInContainer{Budget::Better::kLess, 1.0 / 50, 1.0 / 200};
+constexpr Budget kNewContainer{Budget::Better::kLess, 1.2, 1.0};
+constexpr char kContainerSection[] = "a command in a container of docker that is there";
+constexpr char kNewContainerSection[] = "a container of docker for /bin/true, made and removed";
+constexpr char kContainerHome[] = "containers";
+constexpr char kExec[] = "docker exec, API";
 constexpr char kTrue[] = "/bin/true";
 constexpr char kEcho[] = "echo x";
 constexpr char kBubblewrap[] = "bash on a pipe in bubblewrap";
@@ -39,10 +45,11 @@ Status connect(Room& room) {
   return room.stream.greet(room.id, 10'000);
 }
 
-Result<std::unique_ptr<Room>> enter(const Setup& setup) {
+Result<std::unique_ptr<Room>> enter(const Setup& setup, const char* home = kHome,
+                                    const std::vector<std::string>& options = {}) {
   auto room = std::make_unique<Room>();
-  CARREL_ASSIGN(room->id, create_box(setup, Who::kRoot, kHome));
-  CARREL_ASSIGN(room->home, storage::Home::open_at(home_path(setup, Who::kRoot, kHome)));
+  CARREL_ASSIGN(room->id, create_box(setup, Who::kRoot, home, {}, options));
+  CARREL_ASSIGN(room->home, storage::Home::open_at(home_path(setup, Who::kRoot, home)));
   CARREL_TRY(connect(*room));
   return room;
 }
@@ -111,7 +118,8 @@ void add_pipe(const Launch& launch, const std::string& name, std::vector<Contend
       Contender{name, in_sittings(renew, [shell] { return echo_on_pipe(*shell); })});
 }
 
-void add_room(Room& room, std::vector<Contender>& contenders) {
+void add_room(Room& room, const std::string& name, const std::string& peer, Budget budget,
+              std::vector<Contender>& contenders) {
   auto run = [&room](const char* text, const char* expected) {
     sandbox::CommandRequest request;
     request.shell_text = text;
@@ -121,9 +129,8 @@ void add_room(Room& room, std::vector<Contender>& contenders) {
     CARREL_TRY(connect(room));
     return run("exit", "");
   };
-  contenders.push_back(Contender{"carrel, library",
-                                 in_sittings(renew, [run] { return run(kEcho, "x\n"); }),
-                                 kBubblewrap, kBuiltin});
+  contenders.push_back(
+      Contender{name, in_sittings(renew, [run] { return run(kEcho, "x\n"); }), peer, budget});
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): the list owns them
 
 void measure_shell(const Setup& setup, Effort effort, Room* room, Report& report) {
@@ -139,7 +146,7 @@ void measure_shell(const Setup& setup, Effort effort, Room* room, Report& report
     contenders.back().peer = kBubblewrap;
   }
   if (room != nullptr) {
-    add_room(*room, contenders);
+    add_room(*room, "carrel, library", kBubblewrap, kBuiltin, contenders);
   }
   interleave(report, kShellSection, "ms", std::move(contenders),
              effort == Effort::kFull ? Rounds{10, 400} : Rounds{3, 40});
@@ -191,7 +198,60 @@ void measure_processes(const Setup& setup, Effort effort, Room* room, Report& re
   }
 }
 
+// The long-lived shell of a sandbox on docker beside what docker itself has for a command.
+void measure_in_container(const Setup& setup, Effort effort, Room& room, Report& report) {
+  auto id = output_of(docker_run_launch(setup, {"-d"}, {"/bin/sleep", "100000"}));
+  if (!id.ok()) {
+    report.leave_out(kContainerSection, id.error().to_string());
+    return;
+  }
+  const std::string container = id.value();
+  std::vector<Contender> contenders;
+  contenders.push_back(Contender{
+      kExec,
+      [&] { return timed([&] { return docker_exec(setup.docker_socket, container, kTrue); }); }});
+  contenders.push_back(
+      Contender{"docker exec, command",
+                [&] { return time_run(docker_launch(setup, {"exec", container, kTrue})); }});
+  add_room(room, "carrel on docker, the shell", kExec, kInContainer, contenders);
+  interleave(report, kContainerSection, "ms", std::move(contenders),
+             effort == Effort::kFull ? Rounds{5, 60} : Rounds{2, 20});
+  (void)output_of(docker_launch(setup, {"rm", "-f", container}));
+}
+
+void measure_new_containers(const Setup& setup, Effort effort, Report& report) {
+  constexpr char kDockerRun[] = "docker run --rm";
+  constexpr int kPauseMs = 50;
+  const Launch docker = docker_run_launch(setup, {"--rm"}, {kTrue});
+  const Launch carrel =
+      carrel_launch(setup, Who::kRoot, kContainerHome, {"run", "--backend", "docker", "--", kTrue});
+  interleave(report, kNewContainerSection, "ms",
+             {Contender{kDockerRun, [docker] { return time_run(docker); }},
+              Contender{"carrel run --backend docker", [carrel] { return time_run(carrel); },
+                        kDockerRun, kNewContainer}},
+             effort == Effort::kFull ? Rounds{3, 40, kPauseMs} : Rounds{2, 10, kPauseMs});
+}
+
 }  // namespace
+
+void measure_containers(const Setup& setup, Effort effort, Report& report) {
+  if (!setup.has_docker()) {
+    report.leave_out("sandboxes on docker", setup.why_no_docker);
+    return;
+  }
+  auto room = enter(setup, kContainerHome, {"--backend", "docker"});
+  if (!room.ok()) {
+    report.leave_out("sandboxes on docker", room.error().to_string());
+    return;
+  }
+  measure_in_container(setup, effort, *room.value(), report);
+  measure_new_containers(setup, effort, report);
+  room.value()->stream.close();
+  if (Status removed = remove_box(setup, Who::kRoot, kContainerHome, room.value()->id);
+      !removed.ok()) {
+    report.warn("a sandbox of the benchmark was not removed: " + removed.error().to_string());
+  }
+}
 
 void measure_commands(const Setup& setup, Effort effort, Report& report) {
   auto room = enter(setup);

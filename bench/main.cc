@@ -26,6 +26,7 @@ struct Part {
 constexpr Part kParts[] = {
     {"one-shot", measure_one_shots},
     {"commands", measure_commands},
+    {"containers", measure_containers},
     {"daemon", measure_daemon},
     {"rate", measure_rates},
     {"memory", measure_memory},

@@ -12,8 +12,8 @@ usage: ./dev bench [--quick] [--json] [--only PART] [--without-docker]
 
   --quick           few samples: a look whether everything works, in about a minute
   --json            one JSON object instead of the table
-  --only PART       one-shot, commands, daemon, rate, memory, files, instructions, egress,
-                    flows or workspaces
+  --only PART       one-shot, commands, containers, daemon, rate, memory, files,
+                    instructions, egress, flows or workspaces
   --without-docker  start no docker daemon
 
 As root. The table says for each way of doing a thing the median, between which values the middle

@@ -15,6 +15,8 @@ enum class Effort { kQuick, kFull };
 void measure_one_shots(const Setup& setup, Effort effort, Report& report);
 // A builtin in a shell that is already there, and a new process in a sandbox that is already there.
 void measure_commands(const Setup& setup, Effort effort, Report& report);
+// Sandboxes of the docker backend: a command in the shell of one, and a new one.
+void measure_containers(const Setup& setup, Effort effort, Report& report);
 // Sandboxes made and removed per second by eight workers.
 void measure_rates(const Setup& setup, Effort effort, Report& report);
 // What one more idle sandbox costs in memory, user and kernel.

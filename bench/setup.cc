@@ -29,6 +29,9 @@ Launch carrel_launch(const Setup& setup, Who who, const std::string& home,
   Launch launch = plain_launch({setup.carrel});
   append(launch.arguments, std::move(arguments));
   launch.environment = {"CARREL_HOME=" + home_path(setup, who, home)};
+  if (setup.has_docker()) {
+    launch.environment.push_back("DOCKER_HOST=unix://" + setup.docker_socket);
+  }
   if (who == Who::kUser) {
     launch.user = setup.user;
   }
@@ -73,8 +76,10 @@ Launch docker_run_launch(const Setup& setup, std::vector<std::string> options,
 }
 
 Result<std::string> create_box(const Setup& setup, Who who, const std::string& home,
-                               const std::string& group) {
-  Launch launch = carrel_launch(setup, who, home, {"create"});
+                               const std::string& group, const std::vector<std::string>& options) {
+  std::vector<std::string> words = {"create"};
+  words.insert(words.end(), options.begin(), options.end());
+  Launch launch = carrel_launch(setup, who, home, std::move(words));
   launch.group = group;
   CARREL_ASSIGN(std::string id, output_of(launch));
   // The shell starts with the first command.

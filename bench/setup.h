@@ -44,7 +44,8 @@ Launch plain_launch(std::vector<std::string> arguments);
 
 // Makes a long-lived sandbox and returns its id. The keeper that it starts stays while it lives.
 Result<std::string> create_box(const Setup& setup, Who who, const std::string& home,
-                               const std::string& group = {});
+                               const std::string& group = {},
+                               const std::vector<std::string>& options = {});
 Status remove_box(const Setup& setup, Who who, const std::string& home, const std::string& id);
 
 std::string home_path(const Setup& setup, Who who, const std::string& home);

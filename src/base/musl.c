@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -81,6 +82,13 @@ long __fdelt_chk(long descriptor) {
     __builtin_trap();
   }
   return descriptor / (long)(8 * sizeof(long));
+}
+
+int __poll_chk(struct pollfd* watched, nfds_t count, int timeout, size_t room) {
+  if (room / sizeof *watched < count) {
+    __builtin_trap();
+  }
+  return poll(watched, count, timeout);
 }
 
 char* __realpath_chk(const char* path, char* to, size_t room) {

@@ -164,7 +164,8 @@ constexpr std::array kCommands = {
         "runs in it, `--image NAME@sha256:HEX` only if it is that one. prune removes what no "
         "image needs any more, and downloads that broke off.",
         "carrel image pull debian:12\tfrom a registry\n"
-        "docker save python:3.12-slim | carrel image import -\tfrom Docker\n"
+        "carrel image import docker:python:3.12-slim\tfrom a Docker engine on this host\n"
+        "docker save python:3.12-slim | carrel image import -\tfrom another one\n"
         "carrel image import rootfs.tar.gz --name debian\ta tar with a root file system\n"
         "carrel image build --debian --name tools python3 git\tfrom Debian packages\n"
         "carrel run --image debian -- cat /etc/os-release\trun in it\n"
@@ -364,6 +365,9 @@ constexpr std::array kCommands = {
             CommandGroup::kOther, kWords, 0, kMany, Trailing::kNothing, kUsageFailed, std::nullopt,
             "", "", Visibility::kHidden},
     Command{CommandId::kPorch, "porch", "lay out a room for an OCI runtime; started by itself",
+            CommandGroup::kOther, kWords, 0, 1, Trailing::kNothing, kUsageFailed, std::nullopt, "",
+            "", Visibility::kHidden},
+    Command{CommandId::kHall, "hall", "stand beside a virtual machine; started by itself",
             CommandGroup::kOther, kWords, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt, "",
             "", Visibility::kHidden},
     Command{CommandId::kEgress, "egress",

@@ -63,7 +63,11 @@ constexpr std::array kWalls = {
          "user"},
     Wall{"oci runc", policy::Backend::kOci, "runc", "everything that a native one has"},
     Wall{"oci crun", policy::Backend::kOci, "crun", "everything that a native one has"},
+    Wall{"oci runsc", policy::Backend::kOci, "runsc",
+         "a kernel of gVisor's; no network, no ports, no --writable-root, no Landlock"},
     Wall{"docker", policy::Backend::kDocker, "", "everything that a native one has"},
+    Wall{"microvm", policy::Backend::kMicrovm, "",
+         "a kernel of its own; no network, no ports, no named workspaces, mounts are read-only"},
 };
 
 struct Tried {
@@ -77,7 +81,7 @@ Result<Tried> try_wall(const Context& context, storage::Home& home, const Wall& 
   job.spec = policy::default_spec(policy::Operation::kRun);
   job.spec.backend = wall.backend;
   job.spec.runtime = wall.runtime;
-  const sandbox::Walls& walls = *context.find_walls(wall.backend);
+  const sandbox::Walls& walls = *context.find_walls(wall.backend, wall.runtime);
   CARREL_ASSIGN(std::string builder, walls.describe(job.spec));
   job.command.arguments = {"/bin/true"};
   job.command.timeout = job.spec.limits.timeout;
@@ -94,7 +98,7 @@ Result<Tried> try_wall(const Context& context, storage::Home& home, const Wall& 
 // The other backends. None of them has to be there.
 void add_walls(const Context& context, storage::Home& home, native::Diagnosis& diagnosis) {
   for (const Wall& wall : kWalls) {
-    if (context.find_walls(wall.backend) == nullptr) {
+    if (context.find_walls(wall.backend, wall.runtime) == nullptr) {
       continue;
     }
     native::Check check;

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/docker/anchor.h"
+#include "backends/microvm/hall.h"
 #include "backends/oci/porch.h"
 #include "base/version.h"
 #include "cli/args.h"
@@ -142,7 +144,9 @@ int dispatch(const Context& context) {
     case CommandId::kKeeper:
       return keeper_command(context);
     case CommandId::kPorch:
-      return oci::run_porch();
+      return context.arguments.operands.empty() ? oci::run_porch() : docker::run_anchor();
+    case CommandId::kHall:
+      return microvm::run_hall();
     case CommandId::kHelp:
       return help_command(context);
     case CommandId::kCompletion:

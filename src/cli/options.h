@@ -58,6 +58,7 @@ enum class CommandId : unsigned {
   kHelp,
   kKeeper,
   kPorch,
+  kHall,
   kEgress,
   kCheckpoint,
 };

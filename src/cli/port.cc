@@ -1,3 +1,5 @@
+#include "sandbox/port.h"
+
 #include <sys/resource.h>
 
 #include <memory>
@@ -10,7 +12,10 @@
 #include "cli/output.h"
 #include "egress/publish.h"
 #include "policy/address_class.h"
+#include "policy/backend.h"
 #include "policy/size.h"
+#include "policy/spec_json.h"
+#include "storage/state.h"
 
 namespace carrel::cli {
 
@@ -68,6 +73,19 @@ egress::PublishEvents tell_refusals() {
   return events;
 }
 
+// Sockets of another kernel than the host's are its own. That is said before a port is announced.
+Status check_walls(const Connection& connection) {
+  CARREL_ASSIGN(storage::State state, storage::State::open(connection.home));
+  CARREL_ASSIGN(const auto row, state.find(connection.record.id));
+  if (!row.has_value()) {
+    return {};
+  }
+  CARREL_ASSIGN(const policy::Spec spec, policy::spec_from_json(row->spec));
+  return policy::isolation_of(spec.backend, spec.runtime).strength == policy::Strength::kNamespace
+             ? Status()
+             : Status(sandbox::no_connections());
+}
+
 void allow_descriptors() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
@@ -95,6 +113,9 @@ int port_command(const Context& context) {
   auto connection = connect(context);
   if (!connection.ok()) {
     return fail(context, connection.error());
+  }
+  if (const Status walls = check_walls(connection.value()); !walls.ok()) {
+    return fail(context, walls.error());
   }
   auto listener = egress::listen_at(address.value(), outside);
   if (!listener.ok()) {

@@ -38,8 +38,8 @@ std::string how_long_ago(std::int64_t ms) { return age(storage::wall_clock_ms() 
 // Who has it now, in words; empty: nobody.
 std::string user_of(WorkspaceStore& store, const WorkspaceRow& row) {
   auto boxes = manager::boxes_with(store, row.name);
-  if (boxes.ok() && !boxes->empty()) {
-    const storage::BoxRecord& box = boxes->front();
+  if (boxes.ok() && !boxes->records.empty()) {
+    const storage::BoxRecord& box = boxes->records.front();
     return box.name.empty() ? box.id : box.name;
   }
   if (const auto box = storage::stands_for(store, row.name); box.has_value()) {

@@ -22,6 +22,10 @@ using protocol::EndKind;
 // How long after its processes were killed the end of a command may take.
 constexpr std::uint64_t kPatienceUs = 1'000'000;
 
+constexpr int kMaxSignal = 64;
+
+std::uint64_t signal_bit(int signal) { return std::uint64_t{1} << (signal - 1); }
+
 // Whether the guest itself decided that the command ends.
 bool ending(const Command& command) {
   return command.end.kind == EndKind::kTimedOut || command.end.kind == EndKind::kKilled;
@@ -88,6 +92,14 @@ void free_command(Guest& guest, std::uint32_t index) {
   command = Command();
 }
 
+void send_signal(Command& command, int signal) {
+  if (command.program > 1) {
+    kill(-command.program, signal);
+  } else {
+    command.early_signals |= signal_bit(signal);
+  }
+}
+
 void on_report(Guest& guest, std::uint32_t index) {
   Command& command = guest.commands[index];
   Report report;
@@ -111,6 +123,11 @@ void on_report(Guest& guest, std::uint32_t index) {
       command.minder = static_cast<pid_t>(report.minder);
       if (ending(command)) {
         end_descendants(command.minder, 0, 0);
+      }
+      for (int signal = 1; signal <= kMaxSignal; ++signal) {
+        if ((command.early_signals & signal_bit(signal)) != 0) {
+          send_signal(command, signal);
+        }
       }
       break;
     case ReportKind::kNotStarted:

@@ -24,9 +24,11 @@ void start_exec(Guest& guest, std::uint32_t index, const protocol::Start& start,
 // fails.
 void start_files(Guest& guest, std::uint32_t index, std::string_view payload);
 
-// Forks the process that starts the workload's programs; the first of them has the guest moved to
-// its own control group, if that was born in the workload's. 0 or a negative errno.
+// Forks the process that starts the workload's programs. A guest that was born in the workload's
+// control group stays there for a moment yet. 0 or a negative errno.
 int start_spawner(Guest& guest);
+// Has the guest moved to its own control group, where it was born in the workload's.
+void leave_workload(Guest& guest);
 
 // Has the spawner start a program; makes a spawner when there is none. 0 or a negative errno.
 int spawn(Guest& guest, std::string_view payload, const ProgramIo& io, int report);
@@ -68,6 +70,10 @@ bool follows(const Guest& guest, std::uint32_t client, std::uint32_t index);
 
 // Sends what its followers have room for; tells the end once everything before it was sent.
 void pump(Guest& guest, std::uint32_t index);
+
+// Sends a signal from 1 to 64 to the processes of a running command. As long as the guest does not
+// know the program yet, although it may already run, the signal is kept for it.
+void send_signal(Command& command, int signal);
 
 // Ending (command.cc).
 

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "guest/command.h"
+#include "guest/gvisor.h"
 #include "guest/lockdown.h"
 #include "guest/processes.h"
 #include "guest/program.h"
@@ -64,15 +64,29 @@ int open_output(Guest& guest, std::uint32_t index, std::uint32_t which) {
   return ends[1];
 }
 
+// gVisor has terminals by their names only, which nobody inside can give to another file.
+int open_other_end(int master, Kernel kernel) {
+  constexpr int kFlags = O_RDWR | O_NOCTTY | O_CLOEXEC;
+  if (kernel == Kernel::kHosts) {
+    return ioctl(master, TIOCGPTPEER, kFlags);
+  }
+  unsigned number = 0;
+  if (ioctl(master, static_cast<int>(TIOCGPTN), &number) != 0) {
+    return -1;
+  }
+  Path path;
+  path.add("/dev/pts/").add_number(number);
+  return openat(AT_FDCWD, path.c_str(), kFlags | O_NOFOLLOW);
+}
+
 int open_terminal(Guest& guest, std::uint32_t index, const protocol::Start& start) {
   int master = openat(AT_FDCWD, "/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
   int unlock = 0;
   if (master < 0) {
     return -errno;
   }
-  int slave = ioctl(master, TIOCSPTLCK, &unlock) != 0
-                  ? -1
-                  : ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+  int slave =
+      ioctl(master, TIOCSPTLCK, &unlock) != 0 ? -1 : open_other_end(master, kernel_of(guest.boot));
   if (slave < 0) {
     int reason = -errno;
     close(master);
@@ -138,16 +152,9 @@ void tell_started(Guest& guest, std::uint32_t index) {
                                      {reinterpret_cast<const char*>(buffer), writer.size()});
 }
 
-// In a process of its own, for the guest to reap: the write takes milliseconds, in which nobody on
-// the host can join a group.
-bool move_guest(int procs) {
-  const long child = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
-  if (child == 0) {
-    write_whole(procs, "1");
-    _exit(0);
-  }
-  return child > 0;
-}
+// How long after its first command could be started a guest stays where it was born: to move costs
+// what the first command would have to wait for.
+constexpr std::uint64_t kMoveAfterUs = 20'000;
 
 }  // namespace
 
@@ -167,9 +174,6 @@ int start_spawner(Guest& guest) {
         _exit(1);
       }
     }
-    if (guest.with_work && !move_guest(guest.own_group)) {
-      _exit(1);
-    }
     if (!become_workload(guest.boot, guest.ruleset, failure)) {
       _exit(1);
     }
@@ -185,11 +189,25 @@ int start_spawner(Guest& guest) {
     close(ends[0]);
     return -errno;
   }
-  guest.with_work = false;
+  if (guest.with_work && guest.move_us == 0) {
+    guest.move_us = now_us() + kMoveAfterUs;
+  }
   guest.spawner = ends[0];
   guest.spawner_pid = pid;
   guest.poller.add(guest.spawner, 0, Source::kSpawner, 0);
   return 0;
+}
+
+// In a process of its own: the write takes milliseconds, in which nobody on the host can join a
+// group.
+void leave_workload(Guest& guest) {
+  const pid_t child = fork();
+  if (child == 0) {
+    write_whole(guest.own_group, "1");
+    _exit(0);
+  }
+  guest.move_us = child < 0 ? now_us() + kMoveAfterUs : 0;
+  guest.with_work = child < 0;
 }
 
 int spawn(Guest& guest, std::string_view payload, const ProgramIo& io, int report) {

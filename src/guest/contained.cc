@@ -25,11 +25,11 @@ namespace carrel::guest {
 namespace {
 
 constexpr int kImage = 4;
-// The one id that the sandbox's outer user namespace maps, as in a room without a container.
-constexpr unsigned kInnerId = 1000;
 constexpr int kPidfdOfChild = 0x1000;  // CLONE_PIDFD
 
-bool call_maker(Failure& failure) {
+}  // namespace
+
+void call_from_container() {
   struct sockaddr_un address{};
   address.sun_family = AF_UNIX;
   static_assert(sizeof kDoor <= sizeof address.sun_path);
@@ -41,6 +41,12 @@ bool call_maker(Failure& failure) {
       dup2(door, kControl) != kControl || fcntl(kControl, F_SETFD, 0) != 0) {
     _exit(3);
   }
+}
+
+namespace {
+
+bool call_maker(Failure& failure) {
+  call_from_container();
   int null = openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC);
   bool dropped = null >= 0;
   for (int stream = 0; stream < kControl; ++stream) {
@@ -111,22 +117,6 @@ int wait_for_image() {
   return image;
 }
 
-// What the guest builds its room with, in its own user namespace; it gives them up afterwards.
-bool keep_capabilities() {
-  constexpr unsigned kKept[] = {CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_SETPCAP, CAP_DAC_OVERRIDE};
-  struct __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-  struct __user_cap_data_struct sets[2] = {};
-  for (unsigned capability : kKept) {
-    struct __user_cap_data_struct& set = sets[capability / 32];
-    set.effective = set.permitted = set.inheritable |= 1U << (capability % 32);
-  }
-  bool kept = syscall(SYS_capset, &header, sets) == 0;
-  for (unsigned capability : kKept) {
-    kept = kept && prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0) == 0;
-  }
-  return kept;
-}
-
 // In the sandbox's own namespaces.
 [[noreturn]] void become_guest(unsigned uid, unsigned gid, Failure& failure) {
   if (write_file(AT_FDCWD, "/proc/self/setgroups", "deny") != 0 ||
@@ -134,22 +124,12 @@ bool keep_capabilities() {
     failure.at("map", "the user in the container", -errno);
     give_up(failure);
   }
-  int image = wait_for_image();
-  if (setresgid(kInnerId, kInnerId, kInnerId) != 0 ||
-      setresuid(kInnerId, kInnerId, kInnerId) != 0 || !keep_capabilities()) {
-    failure.at("take", "the sandbox's user id", -errno);
-    give_up(failure);
-  }
   // The image comes as the first free number, which is the one that it is to have.
-  if (image != kImage || close_from(kImage + 1) < 0) {
-    failure.at("prepare", "the guest's descriptors", -errno);
+  if (wait_for_image() != kImage) {
+    failure.at("prepare", "the guest's descriptors", -EBADF);
     give_up(failure);
   }
-  const char* arguments[] = {"carrel-guest", nullptr};
-  const char* environment[] = {nullptr};
-  syscall(SYS_execveat, image, "", arguments, environment, AT_EMPTY_PATH);
-  failure.at("execute", "the guest", -errno);
-  give_up(failure);
+  execute_guest("carrel-guest", failure);
 }
 
 // Tells the maker which process is the guest. It is named by a descriptor: numbers differ outside.
@@ -173,6 +153,38 @@ bool introduce(int process) {
 }
 
 }  // namespace
+
+bool keep_capabilities() {
+  constexpr unsigned kKept[] = {CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_SETPCAP, CAP_DAC_OVERRIDE};
+  struct __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct sets[2] = {};
+  for (unsigned capability : kKept) {
+    struct __user_cap_data_struct& set = sets[capability / 32];
+    set.effective = set.permitted = set.inheritable |= 1U << (capability % 32);
+  }
+  bool kept = syscall(SYS_capset, &header, sets) == 0;
+  for (unsigned capability : kKept) {
+    kept = kept && prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0) == 0;
+  }
+  return kept;
+}
+
+[[noreturn]] void execute_guest(const char* name, Failure& failure) {
+  if (setresgid(kInnerId, kInnerId, kInnerId) != 0 ||
+      setresuid(kInnerId, kInnerId, kInnerId) != 0 || !keep_capabilities()) {
+    failure.at("take", "the sandbox's user id", -errno);
+    give_up(failure);
+  }
+  if (close_from(kImage + 1) < 0) {
+    failure.at("prepare", "the guest's descriptors", -errno);
+    give_up(failure);
+  }
+  const char* arguments[] = {name, nullptr};
+  const char* environment[] = {nullptr};
+  syscall(SYS_execveat, kImage, "", arguments, environment, AT_EMPTY_PATH);
+  failure.at("execute", "the guest", -errno);
+  give_up(failure);
+}
 
 int run_contained() {
   Failure failure;

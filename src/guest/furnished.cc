@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "guest/maker.h"
+#include "guest/mount_table.h"
 #include "guest/runtime.h"
 
 namespace carrel::guest {
@@ -71,16 +72,11 @@ bool is_on(const char* path, long type) {
   return statfs(path, &info) == 0 && static_cast<long>(info.f_type) == type;
 }
 
-bool is_protected(const char* path, unsigned long flags) {
-  struct statvfs info{};
-  return statvfs(path, &info) == 0 && (info.f_flag & flags) == flags;
-}
-
 // Follows a plan without doing anything.
 class RoomCheck {
  public:
-  RoomCheck(std::span<int> trees, BuiltRoot& built, Failure& failure)
-      : trees_(trees), built_(built), failure_(failure) {}
+  RoomCheck(Kernel kernel, std::span<int> trees, BuiltRoot& built, Failure& failure)
+      : kernel_(kernel), trees_(trees), built_(built), failure_(failure) {}
 
   bool follow(std::string_view plan) {
     protocol::PlanReader steps(plan);
@@ -124,7 +120,7 @@ class RoomCheck {
       case StepKind::kMountPoint:
         return lstat(path, &info) == 0;
       case StepKind::kLink:
-        return is_link(step.source);
+        return is_link(step.source) || is_engines_link(step);
       case StepKind::kFile:
         // One of them is covered in the end.
         return lstat(path, &info) == 0 && S_ISREG(info.st_mode);
@@ -145,14 +141,18 @@ class RoomCheck {
       case StepKind::kDevpts:
         return is_on(path, DEVPTS_SUPER_MAGIC);
       case StepKind::kMask:
-        return is_hidden(path);
+        return is_hidden(path) || is_of_gvisors_proc(step);
       case StepKind::kReplace:
         // Not everybody can replace everything; what cannot be read tells nothing either.
-        return has_content(path, step.source) || is_hidden(path);
+        // In gVisor's proc/sys nothing can be.
+        return has_content(path, step.source) || is_hidden(path) ||
+               (is_of_gvisors_proc(step) && step.path.starts_with("proc/sys/"));
       case StepKind::kReadOnly:
-        return is_protected(path, ST_RDONLY);
+        return is_of_gvisors_proc(step) || is_protected(path, ST_RDONLY);
       case StepKind::kSealRoot:
-        return is_protected("/", ST_RDONLY) && is_protected("/dev", ST_RDONLY);
+        return is_protected("/", ST_RDONLY) &&
+               (kernel_ == Kernel::kGvisors ? is_given_up("/dev")
+                                            : is_protected("/dev", ST_RDONLY));
       case StepKind::kTree:
         return is_tree(step);
       case StepKind::kSubdirectory:
@@ -161,6 +161,27 @@ class RoomCheck {
         return is_on(path, OVERLAYFS_SUPER_MAGIC) && is_protected(path, ST_NOSUID | ST_NODEV);
     }
     return false;
+  }
+
+  // gVisor's proc cannot be covered everywhere, and has nothing of the host: its files and switches
+  // are about its own kernel.
+  [[nodiscard]] bool is_of_gvisors_proc(const MountStep& step) const {
+    return kernel_ == Kernel::kGvisors && step.path.starts_with("proc/");
+  }
+
+  // gVisor tells only of some flags, and only in its table of mounts. Its kernel gives no set-id
+  // program more rights under no_new_privs, and has no device of the host's.
+  [[nodiscard]] bool is_protected(const char* path, unsigned long flags) const {
+    if (kernel_ == Kernel::kGvisors) {
+      return (flags & ST_RDONLY) == 0 || mounted_at(path) == MountedAs::kReadOnly;
+    }
+    struct statvfs info{};
+    return statvfs(path, &info) == 0 && (info.f_flag & flags) == flags;
+  }
+
+  // An engine puts one of its own there, which says the same.
+  bool is_engines_link(const MountStep& step) {
+    return kernel_ == Kernel::kGvisors && step.path == "etc/mtab" && is_link("/proc/mounts");
   }
 
   bool is_link(std::string_view target) {
@@ -173,8 +194,11 @@ class RoomCheck {
   bool keep_tmpfs(const MountStep& step) {
     struct statfs info{};
     const char* path = path_.c_str();
+    const unsigned long flags =
+        ST_NOSUID | ST_NODEV |
+        (has(step, protocol::kStepNoExec) ? static_cast<unsigned long>(ST_NOEXEC) : 0UL);
     if (statfs(path, &info) != 0 || static_cast<long>(info.f_type) != TMPFS_MAGIC ||
-        info.f_blocks == 0 || !is_protected(path, ST_NOSUID | ST_NODEV)) {
+        info.f_blocks == 0 || !is_protected(path, flags)) {
       return false;
     }
     const std::uint64_t page = static_cast<std::uint64_t>(info.f_bsize);
@@ -207,9 +231,14 @@ class RoomCheck {
         (has(step, protocol::kStepReadOnly) ? static_cast<unsigned long>(ST_RDONLY) : 0UL);
     int root = openat(AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     int fd = root < 0 ? -1 : open_beneath(root, path_.c_str() + 1, O_PATH | O_CLOEXEC);
-    bool same = fd >= 0 && step.slot < trees_.size() && fstat(trees_[step.slot], &meant) == 0 &&
-                fstat(fd, &here) == 0 && meant.st_dev == here.st_dev &&
-                meant.st_ino == here.st_ino && is_protected(path_.c_str(), flags);
+    bool same = fd >= 0 && is_protected(path_.c_str(), flags);
+    if (kernel_ == Kernel::kGvisors) {
+      // No file of the host's is known here by its number. Whoever had it mounted compared it.
+      same = same && mounted_at(path_.c_str()) != MountedAs::kNothing;
+    } else {
+      same = same && step.slot < trees_.size() && fstat(trees_[step.slot], &meant) == 0 &&
+             fstat(fd, &here) == 0 && meant.st_dev == here.st_dev && meant.st_ino == here.st_ino;
+    }
     for (int opened : {root, fd}) {
       if (opened >= 0) {
         close(opened);
@@ -218,6 +247,7 @@ class RoomCheck {
     return same;
   }
 
+  Kernel kernel_;
   std::span<int> trees_;
   BuiltRoot& built_;
   Failure& failure_;
@@ -290,9 +320,9 @@ bool drop_inheritance(Failure& failure) {
          failure.at("close", "what it was started with", -errno);
 }
 
-bool check_room(const protocol::Plan& plan, std::span<int> trees, BuiltRoot& built,
+bool check_room(const protocol::Plan& plan, Kernel kernel, std::span<int> trees, BuiltRoot& built,
                 Failure& failure) {
-  RoomCheck check(trees, built, failure);
+  RoomCheck check(kernel, trees, built, failure);
   const bool is_so =
       check.follow(plan.shared) && check.follow(plan.alike) && check.follow(plan.own);
   for (int tree : trees) {
@@ -319,7 +349,8 @@ bool check_identity(const protocol::Boot& boot, Failure& failure) {
 bool check_privileges(const protocol::Boot& boot, Failure& failure) {
   // Whoever is root in the room's user namespace can be made another only with this one.
   const bool locks = (boot.flags & protocol::kBootLocksIn) != 0;
-  const std::uint64_t allowed = locks ? 1ULL << CAP_SETFCAP : 0;
+  const std::uint64_t devices = kernel_of(boot) == Kernel::kGvisors ? 1ULL << CAP_CHOWN : 0;
+  const std::uint64_t allowed = locks ? (1ULL << CAP_SETFCAP) | devices : 0;
   if (getpid() != 1) {
     return failure.at("rely on these walls: it shares", "a PID namespace", 0);
   }

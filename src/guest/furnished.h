@@ -4,6 +4,7 @@
 #include <span>
 
 #include "guest/failure.h"
+#include "guest/gvisor.h"
 #include "guest/root.h"
 #include "protocol/boot.h"
 
@@ -20,7 +21,7 @@ bool has_only_loopback();
 bool drop_inheritance(Failure& failure);
 
 // Each step of the plan as a fact. `trees` are the descriptors that came with it.
-bool check_room(const protocol::Plan& plan, std::span<int> trees, BuiltRoot& built,
+bool check_room(const protocol::Plan& plan, Kernel kernel, std::span<int> trees, BuiltRoot& built,
                 Failure& failure);
 
 // The hostname, the network; keyrings are left behind as far as that is allowed.

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "guest/gvisor.h"
 #include "guest/runtime.h"
 #include "kernel/uapi/landlock.h"
 
@@ -42,19 +43,22 @@ bool write_id_map(const char* path, std::uint32_t inner, std::uint32_t outer) {
 }
 
 // The workload's clocks begin at zero, so that they do not tell how long the host has been up. The
-// guest itself keeps the host's.
-bool begin_time() {
+// guest itself keeps the host's. Whoever has opened the file may write it.
+int open_clocks() { return openat(AT_FDCWD, "/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC); }
+
+// gVisor's begin with its kernel, which is the sandbox's own.
+protocol::Clocks gvisors_clocks() {
+  constexpr time_t kJustBegun = 600;
   struct timespec monotonic{};
   struct timespec boot{};
-  clock_gettime(CLOCK_MONOTONIC, &monotonic);
-  clock_gettime(CLOCK_BOOTTIME, &boot);
-  Text<96> offsets;
-  offsets.add("monotonic -").add_number(static_cast<std::uint64_t>(monotonic.tv_sec));
-  offsets.add(" 0\nboottime -").add_number(static_cast<std::uint64_t>(boot.tv_sec)).add(" 0\n");
-  return write_file(AT_FDCWD, "/proc/self/timens_offsets", offsets.view()) == 0;
+  return clock_gettime(CLOCK_MONOTONIC, &monotonic) == 0 &&
+                 clock_gettime(CLOCK_BOOTTIME, &boot) == 0 && monotonic.tv_sec < kJustBegun &&
+                 boot.tv_sec < kJustBegun
+             ? protocol::Clocks::kOwn
+             : protocol::Clocks::kHosts;
 }
 
-bool drop_capabilities() {
+bool drop_capabilities(Kernel kernel) {
   // CRITICAL: the bounding set goes first, while CAP_SETPCAP is still there; without this a set-id
   // or file-capability program could bring capabilities of this user namespace back.
   // The kernel's own last capability is followed by EINVAL; none is skipped, and 0 always exists.
@@ -69,8 +73,14 @@ bool drop_capabilities() {
   constexpr unsigned long kBits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
                                   SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
                                   SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
-  if (prctl(PR_SET_SECUREBITS, kBits, 0, 0, 0) != 0 ||
-      prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0) {
+  // gVisor lets nobody set the first, and older ones have no ambient set. The bounding set is
+  // empty, and nobody here is root.
+  if (prctl(PR_SET_SECUREBITS, kBits, 0, 0, 0) != 0 &&
+      (kernel != Kernel::kGvisors || (errno != EINVAL && errno != EPERM))) {
+    return false;
+  }
+  if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0 &&
+      (kernel != Kernel::kGvisors || errno != EINVAL)) {
     return false;
   }
   struct __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
@@ -157,19 +167,48 @@ bool set_up_identity(const protocol::Boot& boot, Failure& failure) {
   return true;
 }
 
+bool begin_clocks(int unset, Failure& failure) {
+  if (unset < 0) {
+    return true;
+  }
+  struct timespec monotonic{};
+  struct timespec boot{};
+  clock_gettime(CLOCK_MONOTONIC, &monotonic);
+  clock_gettime(CLOCK_BOOTTIME, &boot);
+  Text<96> offsets;
+  offsets.add("monotonic -").add_number(static_cast<std::uint64_t>(monotonic.tv_sec));
+  offsets.add(" 0\nboottime -").add_number(static_cast<std::uint64_t>(boot.tv_sec)).add(" 0\n");
+  const bool written = write_whole(unset, offsets.view());
+  const int reason = -errno;
+  close(unset);
+  return written || failure.at("set", "the clocks", reason);
+}
+
 bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, protocol::Clocks& clocks,
-             Failure& failure) {
+             Failure& failure, int* unset) {
   // CRITICAL: the mounts, the network and everything else made so far belong to the user namespace
   // that is left here. No capability that somebody might get below counts for them.
-  const bool own_time = unshare(CLONE_NEWUSER | kCloneNewTime) == 0;
+  const Kernel kernel = kernel_of(boot);
+  const bool own_time = kernel == Kernel::kHosts && unshare(CLONE_NEWUSER | kCloneNewTime) == 0;
   if (!own_time && unshare(CLONE_NEWUSER) != 0) {  // not every kernel has it
     return failure.at("make", "the inner user namespace", -errno);
   }
-  if (own_time && !begin_time()) {
+  const int offsets = own_time ? open_clocks() : -1;
+  if (own_time && offsets < 0) {
     return failure.at("set", "the clocks", -errno);
   }
+  if (unset != nullptr) {
+    *unset = offsets;
+  } else if (!begin_clocks(offsets, failure)) {
+    return false;
+  }
   clocks = own_time ? protocol::Clocks::kOwn : protocol::Clocks::kHosts;
-  if (write_file(AT_FDCWD, "/proc/self/setgroups", "deny") != 0 ||
+  if (kernel == Kernel::kGvisors) {
+    clocks = gvisors_clocks();
+  }
+  // gVisor has no such switch. Nobody has the capability that it is about.
+  const int denied = write_file(AT_FDCWD, "/proc/self/setgroups", "deny");
+  if ((denied != 0 && (kernel != Kernel::kGvisors || denied != -ENOENT)) ||
       !write_id_map("/proc/self/gid_map", boot.gid, boot.outer_gid) ||
       !write_id_map("/proc/self/uid_map", boot.uid, boot.outer_uid)) {
     return failure.at("map", "the inner user", -errno);
@@ -182,7 +221,7 @@ bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, protocol::Clock
       return failure.at("forbid", "user namespaces", result);
     }
   }
-  if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || !drop_capabilities()) {
+  if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || !drop_capabilities(kernel)) {
     return failure.at("drop", "the capabilities", -errno);
   }
   return load_filter(boot.guest_filter, failure);
@@ -241,9 +280,13 @@ bool become_workload(const protocol::Boot& boot, int ruleset, Failure& failure) 
   if (!limit(RLIMIT_CORE, 1, failure) || !limit(RLIMIT_NOFILE, boot.open_files, failure) ||
       !limit(RLIMIT_NPROC, boot.processes, failure) ||
       !limit(RLIMIT_FSIZE, boot.file_bytes, failure) ||
-      !limit(RLIMIT_MEMLOCK, 64U << 10, failure) || !limit(RLIMIT_MSGQUEUE, 800U << 10, failure) ||
-      !limit(RLIMIT_SIGPENDING, 4096, failure) || !limit(RLIMIT_RTPRIO, 0, failure) ||
-      !limit(RLIMIT_NICE, 0, failure)) {
+      !limit(RLIMIT_MEMLOCK, 64U << 10, failure)) {
+    return false;
+  }
+  // gVisor lets nobody set these: what it keeps for a sandbox counts in that sandbox's groups.
+  if (kernel_of(boot) == Kernel::kHosts &&
+      (!limit(RLIMIT_MSGQUEUE, 800U << 10, failure) || !limit(RLIMIT_SIGPENDING, 4096, failure) ||
+       !limit(RLIMIT_RTPRIO, 0, failure) || !limit(RLIMIT_NICE, 0, failure))) {
     return false;
   }
   if (boot.cpus != 0 && !keep_to_processors(boot.cpus)) {

@@ -33,6 +33,11 @@ bool read_exactly(int socket, void* out, std::size_t size) {
 }  // namespace
 
 bool receive(int socket, protocol::FrameType type, Received& frame) {
+  protocol::FrameType received{};
+  return receive_any(socket, received, frame) && received == type;
+}
+
+bool receive_any(int socket, protocol::FrameType& type, Received& frame) {
   unsigned char head[protocol::kHeaderSize];
   struct iovec data{head, sizeof head};
   alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof frame.descriptors)];
@@ -51,10 +56,10 @@ bool receive(int socket, protocol::FrameType type, Received& frame) {
   }
   protocol::FrameHeader header;
   if (!protocol::parse_header(std::span<const unsigned char, protocol::kHeaderSize>(head),
-                              protocol::kMaxPayload, header) ||
-      header.type != type) {
+                              protocol::kMaxPayload, header)) {
     return false;
   }
+  type = header.type;
   frame.size = header.size;
   frame.payload = static_cast<char*>(malloc(frame.size + 1));
   return frame.payload != nullptr && read_exactly(socket, frame.payload, frame.size);

@@ -24,6 +24,8 @@ struct Received {
 // A frame of this type; its header carries the descriptors. False when something else came, or
 // nothing any more.
 bool receive(int socket, protocol::FrameType type, Received& frame);
+// One of any type.
+bool receive_any(int socket, protocol::FrameType& type, Received& frame);
 
 // A frame to the maker.
 bool tell(protocol::FrameType type, std::span<const unsigned char> payload);

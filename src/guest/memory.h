@@ -26,8 +26,9 @@ struct MemoryUse {
 };
 
 // A quick look counts memory that processes share, for instance after a fork, once for each of
-// them. An exact one divides it, and takes as long as there is memory.
-enum class Look { kQuick, kExact };
+// them. An exact one divides it, and takes as long as there is memory. gVisor's kernel knows how
+// much it has given out, and nothing of it for each process.
+enum class Look { kQuick, kExact, kKernels };
 MemoryUse look_at_memory(const BuiltRoot& root, Look look);
 
 }  // namespace carrel::guest

@@ -96,12 +96,15 @@ bool is_in(const Mounted& mounted, std::string_view plan) {
   return false;
 }
 
-bool check_line(std::string_view line, const protocol::Plan& plan, Failure& failure) {
+bool check_line(std::string_view line, const protocol::Plan& plan, Kernel kernel,
+                Failure& failure) {
   Mounted mounted;
   if (!parse_line(line, mounted)) {
     return failure.at("read", "the table of mounts", -EBADMSG);
   }
-  const bool known = mounted.path.view().empty() || mounted.path.view() == "dev" ||
+  const bool gvisors =
+      kernel == Kernel::kGvisors && mounted.path.view() == "sys" && mounted.read_only;
+  const bool known = mounted.path.view().empty() || mounted.path.view() == "dev" || gvisors ||
                      is_in(mounted, plan.own) || is_in(mounted, plan.alike) ||
                      is_in(mounted, plan.shared);
   return known || failure.at(
@@ -110,31 +113,61 @@ bool check_line(std::string_view line, const protocol::Plan& plan, Failure& fail
                       mounted.path.view(), 0);
 }
 
-}  // namespace
-
-bool check_mounts(const protocol::Plan& plan, Failure& failure) {
+// Has `take` take each line, as long as it can. Returns 0, or a negative errno where the table
+// could not be read to its end.
+template <typename Take>
+int each_line(Take take) {
   static char buffer[32U << 10];
   int fd = openat(AT_FDCWD, "/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
-    return failure.at("read", "the table of mounts", -errno);
+    return -errno;
   }
   std::size_t kept = 0;
-  bool fine = true;
-  ssize_t n;
-  while (fine && (n = read(fd, buffer + kept, sizeof buffer - kept)) > 0) {
+  int result = 0;
+  bool goes_on = true;
+  ssize_t n = 0;
+  while (goes_on && (n = read(fd, buffer + kept, sizeof buffer - kept)) > 0) {
     std::string_view rest(buffer, kept + static_cast<std::size_t>(n));
-    for (std::size_t end; fine && (end = rest.find('\n')) != std::string_view::npos;) {
-      fine = check_line(part(rest, 0, end), plan, failure);
+    for (std::size_t end; goes_on && (end = rest.find('\n')) != std::string_view::npos;) {
+      goes_on = take(part(rest, 0, end));
       rest = part(rest, end + 1);
     }
     kept = rest.size();
     __builtin_memmove(buffer, rest.data(), kept);
     if (kept == sizeof buffer) {
-      fine = failure.at("read", "the table of mounts", -E2BIG);
+      result = -E2BIG;
+      goes_on = false;
     }
   }
   close(fd);
-  return fine && (n == 0 || failure.at("read", "the table of mounts", -EIO));
+  return n < 0 ? -EIO : result;
+}
+
+}  // namespace
+
+bool check_mounts(const protocol::Plan& plan, Kernel kernel, Failure& failure) {
+  bool fine = true;
+  const int result = each_line([&](std::string_view line) {
+    fine = check_line(line, plan, kernel, failure);
+    return fine;
+  });
+  return fine && (result == 0 || failure.at("read", "the table of mounts", result));
+}
+
+MountedAs mounted_at(std::string_view path) {
+  MountedAs found = MountedAs::kNothing;
+  const int result = each_line([&](std::string_view line) {
+    Mounted mounted;
+    if (!parse_line(line, mounted)) {
+      found = MountedAs::kNothing;
+      return false;
+    }
+    if (mounted.path.view() == part(path, 1)) {
+      found = mounted.read_only ? MountedAs::kReadOnly : MountedAs::kWritable;
+    }
+    return true;
+  });
+  return result == 0 ? found : MountedAs::kNothing;
 }
 
 }  // namespace carrel::guest

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "guest/descriptors.h"
+#include "guest/gvisor.h"
 #include "protocol/message.h"
 
 namespace carrel::guest {
@@ -75,7 +76,10 @@ bool hand_out_connection(Guest& guest, std::uint32_t client, std::uint32_t chann
   if (!protocol::parse_connect(payload, wanted) || connection.has_output()) {
     return false;
   }
-  int fd = begin(wanted);
+  // Sockets of another kernel than the host's are its own: none can be given to the host.
+  const bool away =
+      kernel_of(guest.boot) == Kernel::kGvisors || (guest.boot.flags & protocol::kBootAway) != 0;
+  int fd = away ? -EOPNOTSUPP : begin(wanted);
   unsigned char fields[4];
   protocol::Writer writer(fields);
   writer.u32(fd < 0 ? static_cast<std::uint32_t>(-fd) : 0);

@@ -280,8 +280,8 @@ bool take_for_command(Guest& guest, std::uint32_t index, const FrameHeader& head
       if (!reader.finished() || signal == 0 || signal > 64) {
         return false;
       }
-      if (command.state == CommandState::kRunning && command.program > 1) {
-        kill(-command.program, static_cast<int>(signal));
+      if (command.state == CommandState::kRunning) {
+        send_signal(command, static_cast<int>(signal));
       }
       return true;
     }

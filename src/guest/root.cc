@@ -122,11 +122,15 @@ int RootBuilder::make_tmpfs(const char* options) {
   if (mount("tmpfs", staging_.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, options) != 0) {
     return -errno;
   }
+  ++staged_;
   int fd = openat(AT_FDCWD, staging_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   return fd < 0 ? -errno : fd;
 }
 
 bool RootBuilder::take(const MountStep& step) {
+  if (inside_ && (step.kind != StepKind::kReplace || find_replaced(step.path) == nullptr)) {
+    return failure_.at("build", step.path, -EBADMSG);
+  }
   tree_.select(step.path);
   switch (step.kind) {
     case StepKind::kDirectory: {
@@ -141,6 +145,9 @@ bool RootBuilder::take(const MountStep& step) {
     case StepKind::kFile:
       return make_file(step);
     case StepKind::kTmpfs: {
+      if (ahead_ == Ahead::kBuilt && built_.tmpfs[step.slot] >= 0) {
+        return resize(step);
+      }
       Text<96> options;
       options.add("size=").add_number(step.size).add(",nr_inodes=").add_number(step.count);
       options.add(",mode=0755");

@@ -19,6 +19,7 @@ struct BuiltRoot {
   std::array<int, protocol::kMaxTmpfs> tmpfs{-1, -1, -1, -1};
   std::array<int, 2> further{-1, -1};  // of a furnished room: a second one for what shares a slot
   int proc_sys_user = -1;              // /proc/sys/user from before /proc/sys became read-only
+  int vmstat = -1;                     // in a machine: /proc/vmstat from before it was hidden
   int loadavg = -1;                    // long-lived: /proc/loadavg from before it was replaced
 };
 

@@ -18,7 +18,7 @@ inline constexpr unsigned kNoFollow = 0x100;
 std::uint64_t attributes_of(const protocol::MountStep& step);
 
 // Follows a mount plan. What is built when is in root.cc, how each step is taken in root_steps.cc
-// and root_trees.cc.
+// and root_trees.cc, and what may be built before the plan is known in root_ahead.cc.
 class RootBuilder {
  public:
   RootBuilder(std::string_view staging, BuiltRoot& built, Failure& failure)
@@ -26,6 +26,15 @@ class RootBuilder {
   bool build_whole(const protocol::Plan& plan, std::span<int> trees);
   bool build_shared(std::string_view shared);
   bool build_further(std::string_view part);
+  // A root for a guest that does not know its plan yet: everything but that it moves in. The plan
+  // has to stay until build_rest(). What fails is no error of anybody's sandbox.
+  bool build_ahead(const protocol::Plan& plan);
+  // Moves in before the rest is known, which can be nothing but texts then.
+  bool move_in();
+  // What the plan has beyond that, if it was built, and moves in.
+  bool build_rest(std::string_view rest, std::span<int> trees);
+  // Leaves nothing of it, so that another root can be built.
+  void abandon();
 
  private:
   enum class Pass { kTrees, kTmpfs, kRest };
@@ -33,6 +42,12 @@ class RootBuilder {
     int mounted = -1;  // what the others are cloned from
     int next = -1;     // one that is not used yet
   };
+  // A file that was put in the place of another one ahead.
+  struct Replaced {
+    std::string_view path;
+    int file = -1;
+  };
+  static constexpr std::size_t kMaxReplaced = 16;
   bool leave_host();
   bool begin_root();
 
@@ -61,7 +76,7 @@ class RootBuilder {
   bool bind_device(const protocol::MountStep& step);
   bool mount_proc(const protocol::MountStep& step);
   bool mount_devpts(const protocol::MountStep& step);
-  int make_text(std::uint8_t slot, std::string_view content);
+  int make_text(std::uint8_t slot, std::string_view path, std::string_view content);
   bool replace_file(const protocol::MountStep& step);
   bool mask(const protocol::MountStep& step);
   int make_cover(const protocol::MountStep& step, Cover& cover);
@@ -75,6 +90,14 @@ class RootBuilder {
   int find_again(const protocol::MountStep& step, int given);
   bool put_tree(const protocol::MountStep& step);
   bool end_trees();
+
+  // What was built ahead becomes what is wanted now.
+  bool resize(const protocol::MountStep& step);
+  bool rewrite(const Replaced& replaced, const protocol::MountStep& step);
+  [[nodiscard]] const Replaced* find_replaced(std::string_view path) const;
+  int keep_file(std::string_view path, int file);
+
+  void close_replaced();
 
   // The host's tree lies on top of the new root after this, and is detached as a whole.
   bool enter();
@@ -92,6 +115,11 @@ class RootBuilder {
   unsigned texts_ = 0;
   bool remounts_ = false;  // the kernel has no mount_setattr
   bool copied_ = false;    // the shared part was there
+  enum class Ahead { kNo, kBuilding, kBuilt } ahead_ = Ahead::kNo;
+  bool inside_ = false;
+  unsigned staged_ = 0;  // mounts on the staging directory
+  Replaced replaced_[kMaxReplaced];
+  std::size_t replaced_count_ = 0;
 };
 
 }  // namespace carrel::guest

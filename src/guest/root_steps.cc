@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "guest/machine.h"
 #include "guest/root_builder.h"
 #include "guest/runtime.h"
 #include "kernel/uapi/mount.h"
@@ -115,6 +116,9 @@ bool RootBuilder::mount_proc(const MountStep& step) {
   if (copied_ && umount2("/proc", MNT_DETACH) != 0) {
     return failure_.at("detach", "the host's proc", -errno);
   }
+  if (in_machine) {
+    built_.vmstat = openat(mount, "vmstat", O_RDONLY | O_CLOEXEC);
+  }
   built_.proc_sys_user = openat(mount, "sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (built_.tmpfs[kGuestSlot] >= 0) {
     built_.loadavg = openat(mount, "loadavg", O_RDONLY | O_CLOEXEC);
@@ -139,24 +143,29 @@ bool RootBuilder::mount_devpts(const MountStep& step) {
 
 // A file with this content in the tmpfs in `slot`, as a mount of its own; it cannot be reached in
 // any other way.
-int RootBuilder::make_text(std::uint8_t slot, std::string_view content) {
+int RootBuilder::make_text(std::uint8_t slot, std::string_view path, std::string_view content) {
   int directory = built_.tmpfs[slot];
   Text<32> name;
   name.add("text").add_number(texts_++);
   int file = openat(directory, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
   bool written = file >= 0 && write_whole(file, content);
   int result = written ? 0 : -errno;
-  if (file >= 0) {
+  if (result == 0 && ahead_ == Ahead::kBuilding) {
+    result = keep_file(path, file);
+  } else if (file >= 0) {
     close(file);
   }
   return result < 0 ? result : open_tree(directory, name.c_str(), kCloneTree);
 }
 
 bool RootBuilder::replace_file(const MountStep& step) {
+  if (const Replaced* before = find_replaced(step.path); before != nullptr) {
+    return rewrite(*before, step);
+  }
   if ((step.flags & protocol::kStepIsFile) != 0 && !make_target(step)) {
     return false;
   }
-  int text = make_text(step.slot, step.source);
+  int text = make_text(step.slot, step.path, step.source);
   int result = text < 0 ? text : put(text, kCoverAttributes, 0);
   return result >= 0 || result == -ENOENT || failure_.at("replace", step.path, result);
 }

@@ -128,7 +128,8 @@ int walk_beneath(int root, const char* path, int flags) {
 int close_between(unsigned first, unsigned last) {
   return static_cast<int>(kernel::close_descriptors(first, last));
 }
-int close_from(unsigned first) { return close_between(first, ~0U); }
+// No descriptor is larger, and gVisor takes a larger number for a negative one.
+int close_from(unsigned first) { return close_between(first, 0x7fffffffU); }
 
 bool write_whole(int fd, std::string_view data) {
   while (!data.empty()) {

@@ -1,5 +1,6 @@
 #include "guest/server.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -11,6 +12,8 @@
 
 #include "guest/command.h"
 #include "guest/disk.h"
+#include "guest/gvisor.h"
+#include "guest/machine.h"
 #include "guest/memory.h"
 #include "guest/processes.h"
 #include "guest/requests.h"
@@ -119,16 +122,48 @@ void reap(Guest& guest) {
   }
 }
 
+void let_in(Guest& guest) {
+  const bool by_door = (guest.boot.flags & protocol::kBootDoor) != 0;
+  int fd = by_door ? take_from_door(guest.listener)
+                   : accept4(guest.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd >= 0) {
+    adopt(guest, fd);
+  } else if (by_door && fd == -EPIPE) {
+    // Who stood for the sandbox on the host is gone, and with it the sandbox.
+    _exit(0);
+  }
+}
+
+bool any_running(const Guest& guest) {
+  for (const Command& command : guest.commands) {
+    if (command.state == CommandState::kRunning) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The machine's kernel may have been quicker than the guest's own watch.
+void look_for_kills(Guest& guest, Source source) {
+  const bool of_command = source == Source::kSignals || source == Source::kReport ||
+                          source == Source::kShellReport || source == Source::kShellControl;
+  if (guest.root.vmstat < 0 || !of_command || !any_running(guest)) {
+    return;
+  }
+  const std::uint64_t kills = count_kills(guest.root.vmstat);
+  if (kills > guest.kernels_kills) {
+    flag_running(guest, protocol::kExitOutOfMemory);
+  }
+  guest.kernels_kills = kills;
+}
+
 void handle(Guest& guest, const struct epoll_event& event) {
   std::uint32_t index = Poller::index(event);
+  look_for_kills(guest, Poller::source(event));
   switch (Poller::source(event)) {
-    case Source::kListener: {
-      int fd = accept4(guest.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      if (fd >= 0) {
-        adopt(guest, fd);
-      }
+    case Source::kListener:
+      let_in(guest);
       break;
-    }
     case Source::kClient:
       on_client(guest, index, event.events);
       break;
@@ -171,15 +206,6 @@ void handle(Guest& guest, const struct epoll_event& event) {
   }
 }
 
-bool any_running(const Guest& guest) {
-  for (const Command& command : guest.commands) {
-    if (command.state == CommandState::kRunning) {
-      return true;
-    }
-  }
-  return false;
-}
-
 void nearest(std::uint64_t& at, std::uint64_t deadline) {
   if (deadline != 0 && (at == 0 || deadline < at)) {
     at = deadline;
@@ -196,6 +222,7 @@ std::uint64_t next_deadline(const Guest& guest) {
     nearest(at, guest.shutdown_deadline_us != 0 ? now + 10'000 : 0);
     return at;
   }
+  nearest(at, guest.move_us);
   for (const Command& command : guest.commands) {
     nearest(at, command.deadline_us);
   }
@@ -297,8 +324,9 @@ void watch_memory(Guest& guest, std::uint64_t now) {
     return;
   }
   const std::uint64_t limit = guest.boot.memory_watch_bytes;
-  MemoryUse use = look_at_memory(guest.root, Look::kQuick);
-  if (use.total() > limit) {
+  const bool by_kernel = kernel_of(guest.boot) == Kernel::kGvisors;
+  MemoryUse use = look_at_memory(guest.root, by_kernel ? Look::kKernels : Look::kQuick);
+  if (use.total() > limit && !by_kernel) {
     use = look_at_memory(guest.root, Look::kExact);
   }
   const std::uint64_t cost = now_us() - now;
@@ -335,6 +363,9 @@ void expire(Guest& guest) {
   }
   if (guest.freezer == kPaused) {
     return;
+  }
+  if (guest.move_us != 0 && now >= guest.move_us) {
+    leave_workload(guest);
   }
   for (std::uint32_t i = 0; i < kMaxCommands; ++i) {
     const Command& command = guest.commands[i];

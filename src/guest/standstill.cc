@@ -42,6 +42,8 @@ int begin_pause(Guest& guest, protocol::Standstill how) {
     }
     close(guest.own_group);
     guest.own_group = -1;
+    guest.with_work = false;
+    guest.move_us = 0;
   }
   if (how == protocol::Standstill::kBySignals && !stop_everybody(guest.stopped)) {
     end_standstill(guest);

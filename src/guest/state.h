@@ -62,6 +62,7 @@ struct Command {
   std::uint64_t started_ticks = 0;
   pid_t minder = 0;  // long-lived: the process above it
   pid_t program = 0;
+  std::uint64_t early_signals = 0;  // bit n - 1: signal n, sent before `program` was known
   int report = -1;
   int input = -1;
   bool input_opened = true;       // shell: false until the shell has opened its side
@@ -190,6 +191,7 @@ struct Guest {
   // See kBootMovesLater: the procs file of its own group, as long as it may not be there yet.
   int own_group = -1;
   bool with_work = false;         // it is in the workload's, and nobody moves it yet
+  std::uint64_t move_us = 0;      // when somebody does; 0: nobody has to
   std::uint32_t freezer = kNone;  // the client for whom everybody stands still, or kPaused
   std::uint64_t paused_us = 0;    // since when
   StoppedBefore stopped;
@@ -202,6 +204,7 @@ struct Guest {
   std::uint64_t lease_deadline_us = 0;
   std::uint64_t shutdown_deadline_us = 0;
   MemoryWatch watch;
+  std::uint64_t kernels_kills = 0;  // in a machine: see count_kills()
   DiskWatch disk;
   std::array<Client, kMaxClients> clients;
   std::array<Command, kMaxCommands> commands;

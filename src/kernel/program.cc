@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 
@@ -18,6 +19,8 @@ const char* words_of(ProgramStep step) {
   switch (step) {
     case ProgramStep::kPriority:
       return "give up a real-time priority";
+    case ProgramStep::kForeign:
+      return "close what is not its own";
     case ProgramStep::kGroups:
       return "join the control groups";
     case ProgramStep::kMounts:
@@ -79,6 +82,18 @@ Result<Program> start_program(const ProgramRequest& request) {
   plan.mounts = mounts;
   plan.changes_id = request.id.has_value();
   plan.id = request.id.value_or(0);
+  plan.further_groups = request.further_group.has_value() ? 1 : 0;
+  plan.further_group = request.further_group.value_or(0);
+
+  std::vector<int> kept = request.descriptors;
+  kept.insert(kept.end(), request.join.begin(), request.join.end());
+  for (const ProgramPlan::Mount& mount : mounts) {
+    kept.push_back(mount.mount);
+  }
+  kept.insert(kept.end(), {request.output, request.errors, request.group, plan.report});
+  std::erase_if(kept, [](int fd) { return fd < 0; });
+  std::sort(kept.begin(), kept.end());
+  plan.kept = kept;
 
   const pid_t pid = ::fork();
   if (pid == 0) {

@@ -36,7 +36,8 @@ struct ProgramRequest {
   std::string staging;
   std::vector<PlacedMount> mounts;
 
-  std::optional<std::uint32_t> id;  // as root: the user and the group that it becomes
+  std::optional<std::uint32_t> id;             // as root: the user and the group that it becomes
+  std::optional<std::uint32_t> further_group;  // as root: one that it is in as well
 };
 
 // Where the program finds one of its mounts.

@@ -34,6 +34,21 @@ long be_ordinary() {
   return result;
 }
 
+// What its maker has open is its maker's: a lock that is held here as well would tell others that
+// he lives.
+long close_foreign(const ProgramPlan& plan) {
+  unsigned first = kFirstGiven;
+  long result = 0;
+  for (const int kept : plan.kept) {
+    const auto number = static_cast<unsigned>(kept);
+    if (number > first && result >= 0) {
+      result = close_descriptors(first, number - 1);
+    }
+    first = number >= first ? number + 1 : first;
+  }
+  return result < 0 ? result : close_descriptors(first, ~0U);
+}
+
 long write_zero(long file) {
   if (file < 0) {
     return file;
@@ -84,7 +99,7 @@ long take_identity(const ProgramPlan& plan) {
   if (!plan.changes_id) {
     return 0;
   }
-  long result = raw_call(SYS_setgroups, 0, 0);
+  long result = raw_call(SYS_setgroups, plan.further_groups, &plan.further_group);
   result = result != 0 ? result : raw_call(SYS_setresgid, plan.id, plan.id, plan.id);
   return result != 0 ? result : raw_call(SYS_setresuid, plan.id, plan.id, plan.id);
 }
@@ -142,6 +157,7 @@ void become_program(const ProgramPlan& plan) {
       fail(report, step, result);
     }
   };
+  check(ProgramStep::kForeign, close_foreign(plan));
   check(ProgramStep::kPriority, be_ordinary());
   check(ProgramStep::kGroups, join_groups(plan));
   check(ProgramStep::kMounts, place_mounts(plan));

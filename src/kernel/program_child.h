@@ -14,6 +14,8 @@ struct ProgramPlan {
   int output = -1;
   int errors = -1;
   int report = -1;  // a failed step's number and errno go here; it closes with exec
+  // Every descriptor that is named here, in ascending order; the others are closed first of all.
+  std::span<const int> kept;
   int group = -1;
   std::span<const int> join;
 
@@ -27,10 +29,13 @@ struct ProgramPlan {
 
   bool changes_id = false;
   std::uint32_t id = 0;
+  int further_groups = 0;  // how many: none or one
+  std::uint32_t further_group = 0;
 };
 
 enum class ProgramStep : int {
   kPriority = 1,
+  kForeign,
   kGroups,
   kMounts,
   kIdentity,

@@ -2,13 +2,16 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include "base/files.h"
 
@@ -50,6 +53,32 @@ TEST(Program, HasTheDescriptorsThatItIsGivenAndNoOthers) {
   request.descriptors = {two.get(), one.get()};
   // Without a pipe, whose ends the shell would have for a moment.
   EXPECT_EQ(shell("cat <&3; cat <&4; ls /proc/$$/fd; :", request), "twoone0\n1\n2\n3\n4\n");
+}
+
+// What is locked is free when its owner is gone, also while a program of his is being started.
+TEST(Program, HoldsNoLockOfItsMakersWhileItJoinsItsGroups) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK), 0);
+  const UniqueFd reads(ends[0]);
+  const UniqueFd full(ends[1]);
+  while (::write(full.get(), "x", 1) == 1) {
+  }
+  ASSERT_EQ(::fcntl(full.get(), F_SETFL, 0), 0);
+  const std::string path = "/tmp/carrel-program-" + std::to_string(::getpid());
+  UniqueFd mine(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(::flock(mine.get(), LOCK_EX), 0);
+  ProgramRequest request;
+  request.join = {full.get()};
+  std::thread starts([&] { EXPECT_EQ(shell("echo began", request), "began\n"); });
+  // It is born with the lock, and stands still where it joins.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  mine.reset();
+  const UniqueFd others(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  EXPECT_EQ(::flock(others.get(), LOCK_EX | LOCK_NB), 0);
+  std::array<char, 65536> buffer{};
+  EXPECT_GT(::read(reads.get(), buffer.data(), buffer.size()), 0);
+  starts.join();
+  ::unlink(path.c_str());
 }
 
 TEST(Program, BeginsWithNothingOfItsMakers) {

@@ -89,7 +89,8 @@ Result<std::optional<Manager::Created>> Manager::find_made(const Caller& caller,
   }
   CARREL_ASSIGN(std::optional<storage::SandboxRow> row, state_.find(order->id));
   // One that was not told as done counts if it became whole all the same.
-  if (row.has_value() && (order->done || row->state == "running")) {
+  const bool whole = order->done || storage::read_record(home_, order->id).ok();
+  if (row.has_value() && whole && (order->done || row->state == "running")) {
     return std::optional<Created>(Created{std::move(*row), Created::How::kBefore});
   }
   return std::optional<Created>();
@@ -221,6 +222,8 @@ Result<Manager::Created> Manager::create(const Caller& caller, Wish wish, const 
   CARREL_ASSIGN(const auto hold, take_place(caller, weight_of(wish.spec.limits)));
   Place place(*this, hold);
   wish.warm = options_.warm > 0 ? &warm_ : nullptr;
+  native::MadeHere here;
+  wish.here = &here;
   wish.chosen = [&](const std::string& id) -> Status {
     place.name(id);
     {
@@ -249,6 +252,12 @@ Result<Manager::Created> Manager::create(const Caller& caller, Wish wish, const 
   if (!key.empty()) {
     const std::lock_guard lock(database_mutex_);
     CARREL_TRY(ledger_.put_order(caller.owner, key, {digest, id.value(), true}));
+  }
+  if (here.finished.has_value()) {
+    // The first visit has the stream of its maker.
+    const std::lock_guard lock(mutex_);
+    kept_.insert_or_assign(id.value(), std::move(here.finished->stream));
+    return Created{std::move(here.finished->row), Created::How::kNow};
   }
   CARREL_ASSIGN(storage::SandboxRow row, find(caller, id.value()));
   return Created{std::move(row), Created::How::kNow};

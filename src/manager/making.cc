@@ -104,7 +104,7 @@ Result<std::string> make_sandbox(storage::Home& home, Wish wish) {
     }
     return wish.chosen ? wish.chosen(chosen) : Status();
   };
-  auto id = native::create_sandbox(home, std::move(request), note_id, wish.warm);
+  auto id = native::create_sandbox(home, std::move(request), note_id, wish.warm, wish.here);
   if (!id.ok()) {
     if (comes_back) {
       storage::drop_wish(home, last);

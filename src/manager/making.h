@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/native/given_tree.h"
+#include "backends/native/keeper_client.h"
 #include "backends/native/warm_supply.h"
 #include "backends/native/workspace.h"
 #include "base/result.h"
@@ -39,6 +40,7 @@ struct Wish {
   std::string stopped;                   // the id of one that is started again; empty: a new one
   FinishRestore finish_restore;
   native::WarmSupply* warm = nullptr;  // sandboxes that it may be made of
+  native::MadeHere* here = nullptr;    // what is at hand if it was
   // Told the id before anything is made; its error ends the making.
   std::function<Status(const std::string& id)> chosen;
 };

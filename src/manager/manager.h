@@ -39,7 +39,8 @@ struct ManagerOptions {
   std::size_t most_visits = 24;  // at once, in one sandbox
   Reserve reserve = {};          // of the host; below it nothing is made or started
   FinishRestore finish_restore = {};
-  std::size_t warm = 0;  // sandboxes that are kept ready
+  std::size_t warm = 0;      // sandboxes that are kept ready
+  policy::Spec likely = {};  // for what will most likely be asked for
 };
 
 // Many sandboxes of one home, for many threads. It knows nothing that is not on disk: there may be
@@ -153,7 +154,7 @@ class Manager {
   Manager(storage::Home home, ManagerOptions options, storage::State state, Ledger ledger)
       : home_(std::move(home)),
         options_(std::move(options)),
-        warm_(home_, options_.warm),
+        warm_(home_, options_.warm, options_.likely),
         state_(std::move(state)),
         ledger_(std::move(ledger)) {}
 

@@ -2,11 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <string>
 
-#include "base/files.h"
+#include "base/unique_fd.h"
 #include "policy/given.h"
 #include "policy/size.h"
 
@@ -87,17 +90,17 @@ Status check_quota(const Quota& quota, const Weight& used, const Weight& wanted)
 
 HostRoom look_at_room(const std::string& home) {
   HostRoom room;
-  if (auto text = read_file_at(AT_FDCWD, "/proc/meminfo", 16384); text.ok()) {
-    constexpr std::string_view kKey = "MemAvailable:";
-    const std::size_t at = text.value().find(kKey);
+  // It stays open: to open it takes longer than to read it.
+  static const UniqueFd kMemory(::open("/proc/meminfo", O_RDONLY | O_CLOEXEC));
+  std::array<char, 1024> data;
+  const ssize_t size = ::pread(kMemory.get(), data.data(), data.size(), 0);
+  const std::string_view text(data.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
+  constexpr std::string_view kKey = "MemAvailable:";
+  if (const std::size_t at = text.find(kKey); at != std::string_view::npos) {
+    const std::size_t digits = std::min(text.find_first_of("0123456789", at), text.size());
     std::uint64_t kib = 0;
-    if (at != std::string::npos) {
-      const std::size_t digits = text.value().find_first_of("0123456789", at);
-      const char* begin = text.value().data() + std::min(digits, text.value().size());
-      const char* end = text.value().data() + text.value().size();
-      if (std::from_chars(begin, end, kib).ec == std::errc()) {
-        room.memory_bytes = kib << 10;
-      }
+    if (std::from_chars(text.data() + digits, text.data() + text.size(), kib).ec == std::errc()) {
+      room.memory_bytes = kib << 10;
     }
   }
   struct statvfs info{};

@@ -17,7 +17,12 @@ Result<storage::BoxRecord> Manager::live_record(const Caller& caller, const std:
     return record;
   }
   CARREL_ASSIGN(const storage::SandboxRow row, find(caller, id));
-  if (row.state == "creating") {
+  bool making = row.state == "creating";
+  if (row.state == "running") {
+    const std::lock_guard lock(mutex_);
+    making = making_.contains(id);
+  }
+  if (making) {
     return Error{Code::kConflict, 0, "sandbox " + id + " is being started",
                  "ask again in a moment"};
   }

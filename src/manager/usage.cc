@@ -21,9 +21,11 @@ Result<kernel::CgroupUsage> usage_of(const storage::Home& home, const storage::B
     }
     return group.error();
   }
-  CARREL_ASSIGN(kernel::Cgroup work,
-                group.value().open_subgroup(native::kWorkLeaf, kernel::CgroupOwnership::kBorrowed));
-  return work.usage();
+  auto work = group.value().open_subgroup(native::kWorkLeaf, kernel::CgroupOwnership::kBorrowed);
+  if (!work.ok() && work.error().code == Code::kNotFound) {
+    return group.value().usage();  // one for everything
+  }
+  return work.ok() ? Result<kernel::CgroupUsage>(work.value().usage()) : work.error();
 }
 
 Result<DiskUse> disk_use_of(sandbox::GuestStream& stream) {

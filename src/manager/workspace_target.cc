@@ -69,12 +69,11 @@ Result<std::string> workspace_of(storage::WorkspaceStore& store, const std::stri
   return spec.workspace;
 }
 
-Result<std::vector<storage::BoxRecord>> boxes_with(storage::WorkspaceStore& store,
-                                                   const std::string& workspace) {
+Result<BoxesWith> boxes_with(storage::WorkspaceStore& store, const std::string& workspace) {
   CARREL_ASSIGN(storage::State state, storage::State::open(store.records().database()));
   CARREL_ASSIGN(const std::vector<storage::SandboxRow> rows,
                 state.list(storage::State::Which::kLive));
-  std::vector<storage::BoxRecord> boxes;
+  BoxesWith boxes;
   for (const storage::SandboxRow& row : rows) {
     auto spec = policy::spec_from_json(row.spec);
     if (!spec.ok() || spec->workspace != workspace) {
@@ -82,7 +81,8 @@ Result<std::vector<storage::BoxRecord>> boxes_with(storage::WorkspaceStore& stor
     }
     if (auto record = storage::read_record(store.home(), row.id);
         record.ok() && storage::is_alive(record.value())) {
-      boxes.push_back(std::move(record.value()));
+      boxes.records.push_back(std::move(record.value()));
+      boxes.all_native = boxes.all_native && spec->backend == policy::Backend::kNative;
     }
   }
   return boxes;
@@ -115,6 +115,7 @@ Result<std::unique_ptr<WorkspaceTarget>> open_workspace_target(const std::string
   }
   CARREL_ASSIGN(target->lock, target->store->lock(row.value()));
   CARREL_ASSIGN(target->row, target->store->find(name));  // as it is under the lock
+  auto watched = native::BoxWriters::Watched::kNo;
   if (found.memory.has_value()) {
     target->boxes.push_back(*found.memory);
     // What a restore has left that was killed before it began.
@@ -123,9 +124,14 @@ Result<std::unique_ptr<WorkspaceTarget>> open_workspace_target(const std::string
   } else {
     CARREL_TRY(storage::settle_stand_in(*target->store, target->row));
     CARREL_ASSIGN(target->row, target->store->find(name));
-    CARREL_ASSIGN(target->boxes, boxes_with(*target->store, name));
+    CARREL_ASSIGN(BoxesWith boxes, boxes_with(*target->store, name));
+    // Several in one workspace would have to be looked at together.
+    if (boxes.all_native && boxes.records.size() == 1) {
+      watched = native::BoxWriters::Watched::kYes;
+    }
+    target->boxes = std::move(boxes.records);
   }
-  target->writers.emplace(target->home, target->boxes);
+  target->writers.emplace(target->home, target->boxes, watched);
   if (!target->row.restoring.empty()) {
     CARREL_TRY(storage::finish_restore(*target->store, target->row, *target->writers));
     CARREL_ASSIGN(target->row, target->store->find(name));

@@ -39,8 +39,11 @@ Result<UniqueFd> keep_runs_away(WorkspaceTarget& target);
 void finish_restore_apart(const std::string& workspace);
 
 // The long-lived sandboxes that have a workspace.
-Result<std::vector<storage::BoxRecord>> boxes_with(storage::WorkspaceStore& store,
-                                                   const std::string& workspace);
+struct BoxesWith {
+  std::vector<storage::BoxRecord> records;
+  bool all_native = true;  // no other walls are around one of them
+};
+Result<BoxesWith> boxes_with(storage::WorkspaceStore& store, const std::string& workspace);
 
 // The name of the workspace of a sandbox; empty when it has none of its own.
 Result<std::string> workspace_of(storage::WorkspaceStore& store, const std::string& id);

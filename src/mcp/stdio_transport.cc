@@ -22,9 +22,7 @@ constexpr std::size_t kKeptErrors = 4096;
 constexpr std::size_t kPiece = 64U << 10;
 constexpr milliseconds kToEnd{500};  // from the end of its output to its own
 
-bool would_wait(int error_number) {
-  return error_number == EAGAIN || error_number == EINTR;
-}
+bool would_wait(int error_number) { return error_number == EAGAIN || error_number == EINTR; }
 
 }  // namespace
 

@@ -9,7 +9,8 @@ namespace carrel::policy {
 namespace {
 
 // In the order of Backend.
-constexpr std::array<std::string_view, 4> kNames = {"native", "bubblewrap", "oci", "docker"};
+constexpr std::array<std::string_view, 5> kNames = {"native", "bubblewrap", "oci", "docker",
+                                                    "microvm"};
 // In the order of Strength.
 constexpr std::array<std::string_view, 3> kStrengths = {"namespace", "gvisor", "vm"};
 
@@ -24,8 +25,9 @@ std::optional<Backend> backend_named(std::string_view name) {
 }
 
 Furnisher furnisher_of(Backend backend) {
-  return backend == Backend::kNative || backend == Backend::kDocker ? Furnisher::kGuest
-                                                                    : Furnisher::kBuilder;
+  const bool guest =
+      backend == Backend::kNative || backend == Backend::kDocker || backend == Backend::kMicrovm;
+  return guest ? Furnisher::kGuest : Furnisher::kBuilder;
 }
 
 std::string_view name_of(Strength strength) {
@@ -40,7 +42,7 @@ std::optional<Strength> strength_named(std::string_view name) {
 }
 
 bool has_runtimes(Backend backend) {
-  return backend == Backend::kOci || backend == Backend::kDocker;
+  return backend == Backend::kOci || backend == Backend::kDocker || backend == Backend::kMicrovm;
 }
 
 Isolation isolation_of(Backend backend, std::string_view runtime) {
@@ -50,6 +52,9 @@ Isolation isolation_of(Backend backend, std::string_view runtime) {
   // CRITICAL: a name says nothing about walls that no runtime builds.
   if (!has_runtimes(backend)) {
     runtime = {};
+  }
+  if (backend == Backend::kMicrovm) {
+    return of(Strength::kVm, "a virtual machine; it has a kernel of its own");
   }
   // A runtime that is known by its name is the same whoever starts it.
   if (runtime == "runsc") {
@@ -63,6 +68,7 @@ Isolation isolation_of(Backend backend, std::string_view runtime) {
     case Backend::kBubblewrap:
     case Backend::kOci:
     case Backend::kDocker:
+    case Backend::kMicrovm:
       break;
   }
   return of(Strength::kNamespace, "namespaces; the host's kernel is shared");

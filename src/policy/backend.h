@@ -6,7 +6,7 @@
 namespace carrel::policy {
 
 // What builds the walls around a sandbox.
-enum class Backend { kNative, kBubblewrap, kOci, kDocker };
+enum class Backend { kNative, kBubblewrap, kOci, kDocker, kMicrovm };
 
 std::string_view name_of(Backend backend);
 std::optional<Backend> backend_named(std::string_view name);

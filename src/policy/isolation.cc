@@ -11,6 +11,10 @@ std::string words_of(const Candidate& candidate) {
 
 }  // namespace
 
+bool is_furnished_by_engine(Backend backend, std::string_view runtime) {
+  return backend == Backend::kDocker && runtime.starts_with("runsc");
+}
+
 Result<Candidate> choose_walls(Strength wanted, std::span<const Candidate> candidates) {
   std::string missing;
   for (const Strength strength : {Strength::kNamespace, Strength::kGvisor, Strength::kVm}) {
@@ -36,7 +40,7 @@ Status check_strength(const Spec& spec) {
     return Error{Code::kInvalid, 0,
                  "the backend '" + std::string(name_of(spec.backend)) + "' has no runtime '" +
                      spec.runtime + "'",
-                 "a runtime is of --backend oci or --backend docker"};
+                 "a runtime is of --backend oci, docker or microvm"};
   }
   const Isolation isolation = isolation_of(spec.backend, spec.runtime);
   if (!spec.isolation.has_value() || isolation.strength >= *spec.isolation) {

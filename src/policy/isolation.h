@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "policy/backend.h"
@@ -9,6 +10,10 @@
 
 // Strength is chosen, never guessed: the first walls that are there and are at least so strong.
 namespace carrel::policy {
+
+// Whether an engine's runtime has a kernel that lets nobody mount, so that the engine furnishes the
+// room and not its guest: gVisor's.
+bool is_furnished_by_engine(Backend backend, std::string_view runtime);
 
 // Walls that a sandbox could have on this host.
 struct Candidate {

@@ -277,7 +277,8 @@ Status set_backend(Spec& spec, const Given& given) {
              ? unknown_word(given, "unknown backend", kWords)
              : not_built(
                    given,
-                   "the backends in this version are 'native', 'bubblewrap', 'oci' and 'docker'");
+                   "the backends in this version are 'native', 'bubblewrap', 'oci', 'docker' and "
+                   "'microvm'");
 }
 
 // An engine has runtimes under names of its own: whether there is one of that name, the backend
@@ -290,7 +291,7 @@ Status set_runtime(Spec& spec, const Given& given) {
                                 (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
                        });
   if (!is_name) {
-    constexpr std::array<std::string_view, 2> kWords = {"runc", "crun"};
+    constexpr std::array<std::string_view, 3> kWords = {"runc", "crun", "runsc"};
     return unknown_word(given, "unknown runtime", kWords);
   }
   spec.runtime = given.text;

@@ -214,6 +214,24 @@ SyscallRules debug_syscalls() {
   return rules;
 }
 
+SyscallRules without_signals_to_first(SyscallRules rules) {
+  constexpr int kCalls[] = {
+      SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_pidfd_open};
+  rules.set(kCalls, refused_if(equals(Argument::kFirst, 1)));
+  // Who is signalled for a descriptor: never the first process or its group, and nobody who is
+  // named behind a pointer.
+  constexpr std::uint32_t kItsGroup = 0xffff'ffff;
+  rules.set(SYS_fcntl, Verdict{kAllowCall,
+                               {Clause{{equals(Argument::kSecond, F_SETOWN),
+                                        one_of(Argument::kThird, {1, kItsGroup})},
+                                       kRefuse},
+                                Clause{{equals(Argument::kSecond, F_SETOWN_EX)}, kRefuse}}});
+  Verdict requests = rules.verdict(SYS_ioctl);
+  requests.clauses.push_back(Clause{{one_of(Argument::kSecond, {FIOSETOWN, SIOCSPGRP})}, kRefuse});
+  rules.set(SYS_ioctl, requests);
+  return rules;
+}
+
 SyscallRules guest_syscalls() {
   SyscallRules rules = workload_syscalls();
   constexpr int kCalls[] = {

@@ -16,6 +16,10 @@ kernel::SyscallRules workload_syscalls();
 // owner or its group. The host would honour that, and the mounts' own nosuid counts only inside.
 kernel::SyscallRules without_set_id(kernel::SyscallRules rules);
 
+// Where the kernel lets a command signal the first process as any other, as gVisor's does: none of
+// the calls that name it.
+kernel::SyscallRules without_signals_to_first(kernel::SyscallRules rules);
+
 // The same with ptrace and the reading and writing of another process's memory, for debuggers. It
 // is safe only in a PID namespace of its own, with a first process that is not dumpable.
 kernel::SyscallRules debug_syscalls();
@@ -32,5 +36,10 @@ kernel::SyscallRules debug_guest_syscalls();
 kernel::SyscallRules unpacker_syscalls();
 // Those of the egress process: the network, its own few files, and nobody else.
 kernel::SyscallRules egress_syscalls();
+
+// Those of the two processes of Carrel's that stand beside a virtual machine, one that carries
+// bytes and one that reads files for it. No exec, no process, no new socket, nothing is written to
+// but what is open.
+kernel::SyscallRules beside_machine_syscalls();
 
 }  // namespace carrel::policy

@@ -281,6 +281,30 @@ TEST(SyscallsTest, FirstProcessIsOutOfReach) {
   }
 }
 
+TEST(SyscallsTest, SignalsThatNameTheFirstProcessCanBeRefused) {
+  const SyscallRules rules = without_signals_to_first(workload_syscalls());
+  constexpr std::uint64_t kHigh = 1ULL << 32;
+  for (const long number : Numbers{SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo,
+                                   SYS_rt_tgsigqueueinfo, SYS_pidfd_open}) {
+    EXPECT_EQ(rules.decide(call_of(number, {1})), kEperm) << number;
+    EXPECT_EQ(rules.decide(call_of(number, {1 | kHigh})), kEperm) << number;
+    EXPECT_EQ(rules.decide(call_of(number, {77})), workload(number, {77})) << number;
+    EXPECT_EQ(workload(number, {1}), workload(number, {77})) << number;
+  }
+  constexpr std::uint64_t kOwners[] = {1, 1 | kHigh, 0xffff'ffff, ~std::uint64_t{0}};
+  for (const std::uint64_t owner : kOwners) {
+    EXPECT_EQ(rules.decide(call_of(SYS_fcntl, {5, F_SETOWN, owner})), kEperm) << owner;
+    EXPECT_EQ(workload(SYS_fcntl, {5, F_SETOWN, owner}), kAllowCall) << owner;
+  }
+  EXPECT_EQ(rules.decide(call_of(SYS_fcntl, {5, F_SETOWN, 77})), kAllowCall);
+  EXPECT_EQ(rules.decide(call_of(SYS_fcntl, {5, F_GETFL, 1})), kAllowCall);
+  EXPECT_EQ(rules.decide(call_of(SYS_fcntl, {5, F_SETOWN_EX, 77})), kEperm);
+  EXPECT_EQ(rules.decide(call_of(SYS_ioctl, {5, FIOSETOWN})), kEperm);
+  EXPECT_EQ(rules.decide(call_of(SYS_ioctl, {5, SIOCSPGRP})), kEperm);
+  EXPECT_EQ(rules.decide(call_of(SYS_ioctl, {5, TIOCSTI})), kEperm);
+  EXPECT_EQ(rules.decide(call_of(SYS_ioctl, {5, TCGETS})), kAllowCall);
+}
+
 TEST(SyscallsTest, ProgramsMayFilterThemselvesButNotSupervise) {
   EXPECT_EQ(workload(SYS_seccomp, {SECCOMP_SET_MODE_FILTER, 0}), kAllowCall);
   EXPECT_EQ(workload(SYS_seccomp, {SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC}),

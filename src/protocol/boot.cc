@@ -53,6 +53,42 @@ bool parse_plan(std::string_view payload, Plan& plan) {
 
 namespace {
 
+bool are_equal(const MountStep& a, const MountStep& b) {
+  return a.kind == b.kind && a.flags == b.flags && a.mode == b.mode && a.slot == b.slot &&
+         a.size == b.size && a.count == b.count && a.path == b.path && a.source == b.source;
+}
+
+// Whether the one can be made of the other when that is done.
+bool can_become(const MountStep& built, const MountStep& wanted) {
+  const bool alike = built.kind == wanted.kind && built.flags == wanted.flags &&
+                     built.mode == wanted.mode && built.slot == wanted.slot &&
+                     built.path == wanted.path;
+  return alike && (wanted.kind == StepKind::kTmpfs || wanted.kind == StepKind::kReplace);
+}
+
+}  // namespace
+
+bool write_rest(std::string_view built, std::string_view wanted, Writer& rest) {
+  PlanReader before(built);
+  PlanReader steps(wanted);
+  MountStep done;
+  MountStep step;
+  while (before.next(done)) {
+    if (!steps.next(step) || (!are_equal(done, step) && !can_become(done, step))) {
+      return false;
+    }
+    if (!are_equal(done, step)) {
+      write_step(rest, step);
+    }
+  }
+  while (steps.next(step)) {
+    write_step(rest, step);
+  }
+  return before.ok() && steps.ok() && rest.ok();
+}
+
+namespace {
+
 void write_captive(Writer& writer, const Captive& captive) {
   writer.bytes(captive.routes);
   writer.bytes(captive.routes6);
@@ -185,16 +221,29 @@ bool parse_boot(std::string_view payload, Boot& boot) {
   boot.guest_filter = reader.bytes(kMaxFilter);
   boot.workload_filter = reader.bytes(kMaxFilter);
   boot.captive = read_captive(reader);
-  // A guest that locks itself in behind somebody else's walls begins as the only user there is.
+  // A guest that locks itself in behind somebody else's walls begins as the only user there is,
+  // which an engine's container with gVisor's kernel has several of: there it is the caller's. A
+  // guest can have no other than its own, and the kernel sees to that.
   const bool only_root = (boot.flags & kBootLocksIn) != 0;
+  const bool any_user = only_root && (boot.flags & kBootGvisor) != 0;
   return reader.finished() && boot.id.size() == kIdSize &&
          (boot.flags & ~std::uint32_t{kBootAllFlags}) == 0 &&
          boot.own_join_descriptors <= kMaxJoin && boot.join_descriptors <= kMaxJoin &&
          !boot.workdir.empty() && boot.workdir.front() == '/' && boot.uid != 0 && boot.gid != 0 &&
-         (boot.outer_uid == 0) == only_root && (boot.outer_gid == 0) == only_root &&
+         (any_user || ((boot.outer_uid == 0) == only_root && (boot.outer_gid == 0) == only_root)) &&
          boot.processes != 0 && boot.open_files != 0 && boot.lease_ms <= kMaxTimeoutMs &&
          !boot.guest_filter.empty() && boot.guest_filter.size() % 8 == 0 &&
          !boot.workload_filter.empty() && boot.workload_filter.size() % 8 == 0;
+}
+
+bool has_same_lock(const Boot& one, const Boot& other) {
+  return one.id == other.id && one.flags == other.flags &&
+         one.own_join_descriptors == other.own_join_descriptors &&
+         one.join_descriptors == other.join_descriptors && one.hostname == other.hostname &&
+         one.uid == other.uid && one.gid == other.gid && one.outer_uid == other.outer_uid &&
+         one.outer_gid == other.outer_gid && one.writable.count == other.writable.count &&
+         one.writable.data == other.writable.data && one.guest_filter == other.guest_filter &&
+         one.captive == other.captive;
 }
 
 }  // namespace carrel::protocol

@@ -88,6 +88,15 @@ struct Plan {
 void write_plan(Writer& writer, const Plan& plan);
 bool parse_plan(std::string_view payload, Plan& plan);
 
+// A guest that waits for its sandbox builds a root ahead, by a whole plan. Then it is told the rest
+// of the one that it is to have, which begins with the same steps: of a tmpfs that is there another
+// size, of a file that was replaced another text, and steps that come after all others. Or it is
+// told a whole plan, and begins anew. The payload of kRest is steps.
+
+// The rest of the own part `wanted` after `built`; false where it is not what was built and more.
+// Room for all of `wanted` is enough.
+bool write_rest(std::string_view built, std::string_view wanted, Writer& rest);
+
 // Netlink messages that make a network a captive one (kernel/captive_network.h); empty: it stays as
 // it is. Those for IPv6 are left out where the kernel has no IPv6.
 struct Captive {
@@ -164,7 +173,10 @@ enum BootFlags : std::uint32_t {
   kBootWritableRoot = 1U << 3,
   kBootMovesLater = 1U << 4,  // the guest was born in the workload's v2 group; see below
   kBootLocksIn = 1U << 5,     // a furnished room: the lock is left to the guest
-  kBootAllFlags = 63U,
+  kBootDoor = 1U << 6,        // the first passed descriptor brings connections, one with each byte
+  kBootGvisor = 1U << 7,      // the kernel is gVisor's, which has its own ways
+  kBootAway = 1U << 8,        // whoever asks is not on this kernel: no descriptor can go out
+  kBootAllFlags = 511U,
 };
 
 struct Boot {
@@ -198,5 +210,14 @@ struct Boot {
 
 void write_boot(Writer& writer, const Boot& boot);
 bool parse_boot(std::string_view payload, Boot& boot);
+
+// A guest that waits for its sandbox may be told the boot message ahead, too (kBootAhead, with its
+// descriptors). It moves into the root that it has built and locks itself in, answers kReady, and
+// can be no other from then on. Then come kRest, with nothing but texts of files that were
+// replaced, and kBoot without descriptors, which is to have the same lock.
+
+// Whether two messages agree in everything that the lock is made of. The rest comes to bear when
+// the first command does: the limits of a process, the environment, the workload's filter.
+bool has_same_lock(const Boot& one, const Boot& other);
 
 }  // namespace carrel::protocol

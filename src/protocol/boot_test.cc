@@ -145,13 +145,25 @@ TEST(Boot, IsExactlyAsLongAsItsFields) {
   EXPECT_FALSE(parse_boot(payload + '\0', parsed));
 }
 
+TEST(Boot, BehindGvisorWhoLocksHimselfInMayBeAnybody) {
+  for (const std::uint32_t user : {0U, 1002U}) {
+    Boot boot = some_boot();
+    boot.flags = kBootLocksIn | kBootGvisor;
+    boot.outer_uid = boot.outer_gid = user;
+    Boot parsed;
+    const std::string payload = encode(boot);
+    EXPECT_TRUE(parse_boot(payload, parsed));
+    EXPECT_EQ(parsed.outer_uid, user);
+  }
+}
+
 TEST(Boot, NothingThatWouldWeakenTheSandboxIsAccepted) {
   const std::vector<std::pair<const char*, std::function<void(Boot&)>>> changes = {
       {"uid 0", [](Boot& boot) { boot.uid = 0; }},
       {"gid 0", [](Boot& boot) { boot.gid = 0; }},
       {"outer uid 0", [](Boot& boot) { boot.outer_uid = 0; }},
       {"a user outside of one that locks itself in",
-       [](Boot& boot) { boot.flags |= protocol::kBootLocksIn; }},
+       [](Boot& boot) { boot.flags = protocol::kBootLocksIn; }},
       {"outer gid 0", [](Boot& boot) { boot.outer_gid = 0; }},
       {"no limit of processes", [](Boot& boot) { boot.processes = 0; }},
       {"no limit of open files", [](Boot& boot) { boot.open_files = 0; }},
@@ -159,7 +171,7 @@ TEST(Boot, NothingThatWouldWeakenTheSandboxIsAccepted) {
       {"no filter for the workload", [](Boot& boot) { boot.workload_filter = {}; }},
       {"half an instruction", [](Boot& boot) { boot.guest_filter.remove_suffix(1); }},
       {"half an instruction", [](Boot& boot) { boot.workload_filter.remove_suffix(4); }},
-      {"an unknown flag", [](Boot& boot) { boot.flags = 1U << 6; }},
+      {"an unknown flag", [](Boot& boot) { boot.flags = kBootAllFlags + 1U; }},
       {"an unknown flag", [](Boot& boot) { boot.flags = 1U << 31; }},
       {"a relative directory", [](Boot& boot) { boot.workdir = "workspace"; }},
       {"a lease without an end", [](Boot& boot) { boot.lease_ms = kMaxTimeoutMs + 1; }},
@@ -232,6 +244,38 @@ std::string encode(const Plan& plan) {
   EXPECT_TRUE(writer.ok());
   room.resize(writer.size());
   return room;
+}
+
+// What a guest does once, and cannot do again for another message.
+TEST(Boot, LockIsTheSameOnlyWhereAllThatItIsMadeOfIs) {
+  const Boot boot = some_boot();
+  const std::vector<std::function<void(Boot&)>> of_the_lock = {
+      [](Boot& other) { other.id = "11234567-89ab-4cde-8f01-23456789abcd"; },
+      [](Boot& other) { other.flags ^= kBootLandlock; },
+      [](Boot& other) { other.flags ^= kBootWritableRoot; },
+      [](Boot& other) { --other.own_join_descriptors; },
+      [](Boot& other) { --other.join_descriptors; },
+      [](Boot& other) { other.hostname = "other"; },
+      [](Boot& other) { ++other.uid; },
+      [](Boot& other) { ++other.gid; },
+      [](Boot& other) { ++other.outer_uid; },
+      [](Boot& other) { ++other.outer_gid; },
+      [](Boot& other) { other.writable = {1, std::string_view(kWritable).substr(0, 11)}; },
+      [](Boot& other) { other.guest_filter = std::string_view(kFilter).substr(8); },
+      [](Boot& other) { other.captive.rules = "rules"; },
+  };
+  for (std::size_t i = 0; i < of_the_lock.size(); ++i) {
+    Boot other = some_boot();
+    of_the_lock[i](other);
+    EXPECT_FALSE(has_same_lock(boot, other)) << i;
+  }
+  Boot later = some_boot();
+  later.processes = later.open_files = later.cpus = 7;
+  later.file_bytes = later.memory_watch_bytes = later.disk_watch_bytes = later.lease_ms = 7;
+  later.workdir = "/tmp";
+  later.environment = {1, std::string_view(kEnvironment).substr(0, 10)};
+  later.workload_filter = kFilter;
+  EXPECT_TRUE(has_same_lock(boot, later));
 }
 
 TEST(Plan, IsReadBackAsWritten) {
@@ -365,6 +409,56 @@ TEST(MountStep, PlanEndsAfterItsLastStepWithoutAnError) {
   EXPECT_TRUE(parse_step(reader, step));
   EXPECT_FALSE(parse_step(reader, step));
   EXPECT_TRUE(reader.finished());
+}
+
+std::string step_of(StepKind kind, std::string_view path, std::uint64_t size,
+                    std::string_view source) {
+  MountStep step;
+  step.kind = kind;
+  step.path = path;
+  step.size = size;
+  step.source = source;
+  return encode(step);
+}
+
+// The rest of `wanted`; "(none)" where it is another plan.
+std::string rest_of(const std::string& built, const std::string& wanted) {
+  std::string rest(wanted.size(), '\0');
+  Writer writer({reinterpret_cast<unsigned char*>(rest.data()), rest.size()});
+  if (!write_rest(built, wanted, writer)) {
+    return "(none)";
+  }
+  rest.resize(writer.size());
+  return rest;
+}
+
+TEST(Rest, IsWhatThePlanHasBeyondWhatIsBuilt) {
+  const std::string disk = step_of(StepKind::kTmpfs, "/tmp", 1, "");
+  const std::string larger = step_of(StepKind::kTmpfs, "/tmp", 2, "");
+  const std::string attached = step_of(StepKind::kAttach, "tmp", 0, "tmp");
+  const std::string text = step_of(StepKind::kReplace, "proc/stat", 0, "a");
+  const std::string other = step_of(StepKind::kReplace, "proc/stat", 0, "b");
+  const std::string tree = step_of(StepKind::kTree, "data", 0, "");
+  const std::string built = disk + attached + text;
+  EXPECT_EQ(rest_of(built, built), "");
+  EXPECT_EQ(rest_of(built, larger + attached + text), larger);
+  EXPECT_EQ(rest_of(built, disk + attached + other + tree), other + tree);
+  EXPECT_EQ(rest_of(built, built + tree), tree);
+}
+
+TEST(Rest, ThereIsNoneOfAPlanThatIsAnother) {
+  const std::string disk = step_of(StepKind::kTmpfs, "/tmp", 1, "");
+  const std::string attached = step_of(StepKind::kAttach, "tmp", 0, "tmp");
+  const std::string text = step_of(StepKind::kReplace, "proc/stat", 0, "a");
+  const std::string built = disk + attached + text;
+  // Something that is built would stay, or be somewhere else.
+  EXPECT_EQ(rest_of(built, disk + text), "(none)");
+  EXPECT_EQ(rest_of(built, disk + attached), "(none)");
+  EXPECT_EQ(rest_of(built, attached + disk + text), "(none)");
+  EXPECT_EQ(rest_of(built, disk + step_of(StepKind::kAttach, "tmp", 0, "other") + text), "(none)");
+  EXPECT_EQ(rest_of(built, disk + attached + step_of(StepKind::kReplace, "proc/x", 0, "a")),
+            "(none)");
+  EXPECT_EQ(rest_of(built, built.substr(0, built.size() - 1)), "(none)");
 }
 
 TEST(MountStep, PlanCutInsideAStepIsAnError) {

@@ -32,7 +32,11 @@ enum class FrameType : std::uint16_t {
   kBoot = 13,       // the second
   kNursery = 15,    // the first frame to a guest that is to make others: see boot.h
   kSpawn = 16,      // to that one: make one
-  kFreeze = 24,     // everybody stands still until kThaw, or until the client leaves
+  kAhead = 17,      // before kPlan or kRest: the plan that the guest will most likely get
+  kRest = 18,       // in the place of kPlan: what the plan has beyond that one; see boot.h
+  kBootAhead =
+      19,        // after kAhead: the boot message that the guest will most likely get; see boot.h
+  kFreeze = 24,  // everybody stands still until kThaw, or until the client leaves
   kThaw = 25,
   kPause = 28,        // u32 Standstill: nothing runs and no command's time passes, until kResume
   kResume = 29,       // answered like kPause, by kFrozen

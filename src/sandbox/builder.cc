@@ -1,5 +1,6 @@
 #include "sandbox/builder.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -21,16 +22,45 @@ namespace {
 
 using Identity = std::tuple<dev_t, ino_t, time_t>;
 
-Result<std::string> output_of(const std::string& program, const char* argument) {
+enum class Length { kLine, kWhole };
+
+Result<std::string> output_of(const std::string& program, const char* argument, Length length) {
   CARREL_ASSIGN(const UniqueFd answer, memory_file({}));
   kernel::ProgramRequest request;
   request.path = program;
   request.arguments = {program, argument};
   request.output = answer.get();
+  request.errors = length == Length::kWhole ? answer.get() : -1;
   CARREL_ASSIGN(const kernel::Program asked, kernel::start_program(request));
   while (::waitpid(asked.pid, nullptr, 0) < 0 && errno == EINTR) {
   }
-  return read_line(answer.get());
+  constexpr std::size_t kMost = 64U << 10;
+  return length == Length::kLine
+             ? Result<std::string>(read_line(answer.get()))
+             : read_file_at(AT_FDCWD, "/proc/self/fd/" + std::to_string(answer.get()), kMost);
+}
+
+// What it says is asked for again when it was replaced.
+Result<std::string> ask(const std::string& program, const char* argument, Length length) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, std::string>, std::pair<Identity, std::string>> known;
+  struct stat info{};
+  if (::stat(program.c_str(), &info) != 0) {
+    return system_error("look at " + program);
+  }
+  const Identity identity{info.st_dev, info.st_ino, info.st_mtime};
+  const std::pair<std::string, std::string> question{program, argument};
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto found = known.find(question);
+        found != known.end() && found->second.first == identity) {
+      return found->second.second;
+    }
+  }
+  CARREL_ASSIGN(std::string text, output_of(program, argument, length));
+  const std::lock_guard lock(mutex);
+  known[question] = {identity, text};
+  return text;
 }
 
 }  // namespace
@@ -59,24 +89,11 @@ std::string read_line(int file) {
 }
 
 Result<std::string> ask_version(const std::string& program) {
-  static std::mutex mutex;
-  static std::map<std::string, std::pair<Identity, std::string>> known;
-  struct stat info{};
-  if (::stat(program.c_str(), &info) != 0) {
-    return system_error("look at " + program);
-  }
-  const Identity identity{info.st_dev, info.st_ino, info.st_mtime};
-  {
-    const std::lock_guard lock(mutex);
-    if (const auto found = known.find(program);
-        found != known.end() && found->second.first == identity) {
-      return found->second.second;
-    }
-  }
-  CARREL_ASSIGN(std::string text, output_of(program, "--version"));
-  const std::lock_guard lock(mutex);
-  known[program] = {identity, text};
-  return text;
+  return ask(program, "--version", Length::kLine);
+}
+
+Result<std::string> ask_flags(const std::string& program) {
+  return ask(program, "flags", Length::kWhole);
 }
 
 }  // namespace carrel::sandbox

@@ -28,5 +28,7 @@ std::string read_line(int file);
 
 // What a program says when it is asked for its version. It is asked again when it was replaced.
 Result<std::string> ask_version(const std::string& program);
+// The same of its flags, with what `flags` makes it say.
+Result<std::string> ask_flags(const std::string& program);
 
 }  // namespace carrel::sandbox

@@ -74,7 +74,15 @@ std::uint16_t loopback_peer(int fd) {
 
 }  // namespace
 
+Error no_connections() {
+  return Error{Code::kUnsupported, 0, "the walls of this sandbox hand out no connections",
+               "use --backend native for a sandbox with ports"};
+}
+
 Error Port::failed(int error) const {
+  if (error == EOPNOTSUPP) {
+    return no_connections();
+  }
   return Error{error == ECONNREFUSED ? Code::kUnavailable : Code::kSystem, error,
                "connect to port " + std::to_string(number_) + " in the sandbox",
                error == ECONNREFUSED ? "nothing listens there" : ""};

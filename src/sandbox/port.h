@@ -10,6 +10,9 @@
 
 namespace carrel::sandbox {
 
+// What whoever wants a port of a sandbox behind such walls is told.
+Error no_connections();
+
 // A TCP port inside a sandbox, and streams to it: the guest connects in the sandbox's own network
 // and passes the socket, so the host never enters that network and none has to be allowed. What the
 // guest passes is hostile until it is checked.

@@ -15,7 +15,8 @@ std::string Walls::warning(const policy::Spec& spec) const {
 void Walls::sweep(const std::string&, const std::string&) const {}
 
 policy::Limits limits_behind(const Walls& walls, policy::Limits limits) {
-  limits.pids += walls.own_processes();
+  limits.pids = limits.pids * walls.tasks_for_each() + walls.own_processes();
+  limits.memory_bytes += walls.own_memory();
   return limits;
 }
 

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,7 +30,8 @@ struct RoomRequest {
     enum class Kind { kFolder, kFile };
     std::string path;  // where the host has it
     Kind kind = Kind::kFolder;
-    int mount = -1;  // as root: the detached mount that it has to be instead
+    int mount = -1;   // as root: the detached mount that it has to be instead
+    int source = -1;  // otherwise: what the path has to be
   };
   std::vector<Tree> trees;
   std::string image_folder;  // that the image is; empty: the host's own files
@@ -46,6 +48,9 @@ struct RoomRequest {
 
   int control = -1;  // the guest's end of its stream; its descriptor 3
   int image = -1;    // the guest's program
+  // Where the guest cannot listen itself: the bound socket that somebody listens on for it, or -1.
+  int listener = -1;
+  std::uint32_t cpus = 0;  // how many processors all of it may use; zero: a group sees to that
 
   // The control groups that all of it is in: a v2 directory, unless that is -1, and files to which
   // "0" is written.
@@ -57,6 +62,7 @@ struct RoomRequest {
 // A guest in such a room, which has executed its program or is about to.
 struct RoomStarted {
   pid_t child = 0;  // of this process; it ends when the guest has ended. 0: nobody's
+  UniqueFd door;    // where somebody listens for the guest: its end of what connections come by
   pid_t guest = 0;  // as the host counts
   UniqueFd guest_process;
   UniqueFd complaints;  // a file with what the builder said about what went wrong
@@ -68,6 +74,7 @@ Status await_room(GuestStream& stream, int timeout_ms);
 
 // The argument that tells a guest that its room is built already.
 inline constexpr char kFurnished[] = "furnished";
+inline constexpr char kFurnishedByGvisor[] = "gvisor";
 
 // What building takes in the sandbox's control groups, beyond what the sandbox may have.
 struct Building {
@@ -78,6 +85,12 @@ struct Building {
 // Who loads the filter of system calls and sees to the user that the sandbox has inside: the
 // builder, or the guest, which begins as the root of its user namespace then, without a capability.
 enum class Lock { kBuilders, kGuests };
+
+// Whose system calls are used inside. gVisor's kernel gives no descriptor to the host, has no
+// Landlock and no control groups, and all of the room is one process tree on the host.
+// kMachines: Linux in a virtual machine, whose first process stands for the host there. Nothing but
+// bytes goes in and out.
+enum class Kernel { kHosts, kGvisors, kMachines };
 
 // Walls that another program builds. One object serves all threads.
 class Walls {
@@ -94,11 +107,19 @@ class Walls {
   virtual Result<RoomStarted> start(const RoomRequest& request) const = 0;
   // How many processes beside the guest are in its control groups as long as it lives.
   [[nodiscard]] virtual std::uint32_t own_processes() const = 0;
+  // The same of its memory, and how many tasks of the host there are for each one inside.
+  [[nodiscard]] virtual std::uint64_t own_memory() const { return 0; }
+  [[nodiscard]] virtual std::uint32_t tasks_for_each() const { return 1; }
+  [[nodiscard]] virtual Kernel kernel() const { return Kernel::kHosts; }
   [[nodiscard]] virtual Building building() const { return {}; }
   [[nodiscard]] virtual Lock lock() const { return Lock::kBuilders; }
   // kGuest: they are walls around an empty place. The guest that start() returns waits there for
   // its plan as one without walls does, with all the rest of the request still to be told.
   [[nodiscard]] virtual policy::Furnisher furnisher() const { return policy::Furnisher::kBuilder; }
+  // How long a guest may take until it can say anything.
+  [[nodiscard]] virtual std::chrono::milliseconds patience() const {
+    return std::chrono::milliseconds(30'000);
+  }
   // What holds the limits of a request where the caller has no control groups; empty: nothing does.
   [[nodiscard]] virtual std::string holds_limits() const { return {}; }
   // Removes what a caller that died in the middle of a start left in the folder of an installation
@@ -110,8 +131,20 @@ class Walls {
 policy::Limits limits_while_building(const Walls& walls, policy::Limits limits);
 policy::Limits limits_behind(const Walls& walls, policy::Limits limits);
 
+inline bool are_gvisors(const Walls* walls) {
+  return walls != nullptr && walls->kernel() == Kernel::kGvisors;
+}
+
+inline bool are_machines(const Walls* walls) {
+  return walls != nullptr && walls->kernel() == Kernel::kMachines;
+}
+// Everything of such a sandbox is one process tree on the host, and no descriptor leads into it.
+inline bool have_own_kernel(const Walls* walls) {
+  return walls != nullptr && walls->kernel() != Kernel::kHosts;
+}
+
 // Null: the guest builds its room itself.
-using FindWalls = const Walls* (*)(policy::Backend backend);
-inline const Walls* find_no_walls(policy::Backend) { return nullptr; }
+using FindWalls = const Walls* (*)(policy::Backend backend, std::string_view runtime);
+inline const Walls* find_no_walls(policy::Backend, std::string_view) { return nullptr; }
 
 }  // namespace carrel::sandbox

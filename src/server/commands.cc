@@ -29,11 +29,15 @@ namespace {
 // which ends the command.
 class Attendance {
  public:
-  explicit Attendance(Request& request) : request_(request) {}
+  // kAtEnd: also to a client that would take events.
+  enum class Answer { kAsAccepted, kAtEnd };
+  explicit Attendance(Request& request, Answer answer = Answer::kAsAccepted)
+      : request_(request), answer_(answer) {}
 
   Status begin(const std::optional<std::string>& input) {
     const std::string* accept = request_.connection.head().find("accept");
-    streams_ = accept != nullptr && *accept == "text/event-stream";
+    streams_ =
+        answer_ == Answer::kAsAccepted && accept != nullptr && *accept == "text/event-stream";
     CARREL_ASSIGN(watch_, watch_client(request_.socket));
     if (input.has_value()) {
       input_ = UniqueFd(::memfd_create("stdin", MFD_CLOEXEC));
@@ -62,10 +66,14 @@ class Attendance {
           request_.connection.send(http::write_event({"", "exit", sandbox::to_json(result)})));
       return request_.connection.finish();
     }
+    gather(result);
+    return reply_bytes(request_, "application/json", sandbox::to_json(result) + "\n");
+  }
+  // What was not sent on becomes part of the result.
+  void gather(sandbox::ExecResult& result) {
     result.standard_output = output_.text();
     result.standard_error = error_.text();
     result.truncated = output_.cut() || error_.cut();
-    return reply_bytes(request_, "application/json", sandbox::to_json(result) + "\n");
   }
 
  private:
@@ -103,6 +111,7 @@ class Attendance {
   }
 
   Request& request_;
+  Answer answer_;
   sandbox::CommandIo io_;
   UniqueFd watch_;
   UniqueFd input_;
@@ -114,15 +123,15 @@ class Attendance {
 };
 
 // A command in the trace of its request. What was run is nobody's business there.
-void tell_trace(Request& request, const char* name, std::int64_t began_ns,
+void tell_trace(Request& request, const std::string& id, const char* name, std::int64_t began_ns,
                 const Result<sandbox::ExecResult>& result) {
   if (!request.trace.wanted()) {
     return;
   }
   Span span{Traces::within(request.trace), name, Span::Kind::kInternal, began_ns, wall_clock_ns(),
             Span::Outcome::kUnset,         {}};
-  if (!request.arguments.empty()) {
-    span.attributes.emplace_back("carrel.sandbox", request.id());
+  if (!id.empty()) {
+    span.attributes.emplace_back("carrel.sandbox", id);
   }
   if (result.ok()) {
     span.attributes.emplace_back("process.exit.code", result.value().exit_code);
@@ -133,28 +142,29 @@ void tell_trace(Request& request, const char* name, std::int64_t began_ns,
   request.service.traces->add(std::move(span));
 }
 
-Status run_in_sandbox(Request& request, sandbox::CommandRequest command,
-                      const std::optional<std::string>& input,
-                      const std::optional<std::chrono::milliseconds>& timeout) {
+Result<sandbox::ExecResult> attend(Request& request, const std::string& id, CommandOrder& order,
+                                   const Attendance& attendance) {
   Service& service = request.service;
-  Attendance attendance(request);
-  CARREL_TRY(attendance.begin(input));
-  Result<sandbox::ExecResult> result = Error{};
-  {
-    CARREL_ASSIGN(manager::Manager::Visit visit,
-                  service.manager->visit(request.caller, request.id()));
-    command.timeout = timeout.value_or(std::chrono::milliseconds(visit.record().timeout_ms));
-    service.counters.commands.fetch_add(1, std::memory_order_relaxed);
-    const std::int64_t began_ns = wall_clock_ns();
-    result = manager::run_in_box({service.manager->home(), visit.record()}, visit.stream(), command,
-                                 attendance.io());
-    tell_trace(request, command.arguments.empty() ? "shell" : "exec", began_ns, result);
-    if (result.ok()) {
-      visit.keep_stream();
-    }
+  CARREL_ASSIGN(manager::Manager::Visit visit, service.manager->visit(request.caller, id));
+  order.command.timeout =
+      order.timeout.value_or(std::chrono::milliseconds(visit.record().timeout_ms));
+  service.counters.commands.fetch_add(1, std::memory_order_relaxed);
+  const std::int64_t began_ns = wall_clock_ns();
+  auto result = manager::run_in_box({service.manager->home(), visit.record()}, visit.stream(),
+                                    order.command, attendance.io());
+  tell_trace(request, id, order.command.arguments.empty() ? "shell" : "exec", began_ns, result);
+  if (result.ok()) {
+    visit.keep_stream();
   }
+  return result;
+}
+
+Status run_in_sandbox(Request& request, CommandOrder order) {
+  Attendance attendance(request);
+  CARREL_TRY(attendance.begin(order.input));
+  auto result = attend(request, request.id(), order, attendance);
   if (!result.ok()) {
-    return service.manager->explain_end(request.id(), std::move(result.error()));
+    return request.service.manager->explain_end(request.id(), std::move(result.error()));
   }
   return attendance.finish(result.value());
 }
@@ -185,25 +195,68 @@ Status read_exec(Fields& fields, sandbox::CommandRequest& command) {
 
 Status run_shell(Request& request) {
   Fields fields(request.body);
-  sandbox::CommandRequest command;
-  CARREL_TRY(read_shell(fields, command));
-  const auto timeout = fields.duration("timeout");
-  const auto input = fields.text("stdin");
+  CommandOrder order;
+  CARREL_TRY(read_shell(fields, order.command));
+  order.timeout = fields.duration("timeout");
+  order.input = fields.text("stdin");
   CARREL_TRY(fields.finish());
-  return run_in_sandbox(request, std::move(command), input, timeout);
+  return run_in_sandbox(request, std::move(order));
 }
 
 Status run_exec(Request& request) {
   Fields fields(request.body);
-  sandbox::CommandRequest command;
-  CARREL_TRY(read_exec(fields, command));
-  const auto timeout = fields.duration("timeout");
-  const auto input = fields.text("stdin");
+  CommandOrder order;
+  CARREL_TRY(read_exec(fields, order.command));
+  order.timeout = fields.duration("timeout");
+  order.input = fields.text("stdin");
   CARREL_TRY(fields.finish());
-  if (command.arguments.empty()) {
+  if (order.command.arguments.empty()) {
     return Error{Code::kInvalid, 0, "'argv' is missing", {}};
   }
-  return run_in_sandbox(request, std::move(command), input, timeout);
+  return run_in_sandbox(request, std::move(order));
+}
+
+Result<std::optional<CommandOrder>> read_first(const Json* given) {
+  if (given == nullptr) {
+    return std::optional<CommandOrder>();
+  }
+  if (!given->is_object()) {
+    return Error{Code::kInvalid, 0, "'run' is not an object", {}};
+  }
+  auto has = [&](const char* name) {
+    const auto found = given->find(name);
+    return found != given->end() && !found->is_null();
+  };
+  const bool program = has("argv");
+  if (program == has("command")) {
+    return Error{Code::kInvalid, 0, "'run' needs one of 'argv' and 'command'", {}};
+  }
+  Fields fields(*given, "'run'");
+  fields.allow(program ? "command" : "argv");
+  CommandOrder order;
+  CARREL_TRY(program ? read_exec(fields, order.command) : read_shell(fields, order.command));
+  order.timeout = fields.duration("timeout");
+  order.input = fields.text("stdin");
+  CARREL_TRY(fields.finish());
+  if (program && order.command.arguments.empty()) {
+    return Error{Code::kInvalid, 0, "'argv' is missing", {}};
+  }
+  return std::optional<CommandOrder>(std::move(order));
+}
+
+Result<Json> run_first(Request& request, const std::string& id, CommandOrder order) {
+  Attendance attendance(request, Attendance::Answer::kAtEnd);
+  Status begun = attendance.begin(order.input);
+  auto result = begun.ok() ? attend(request, id, order, attendance)
+                           : Result<sandbox::ExecResult>(begun.error());
+  if (!result.ok()) {
+    // Its client does not get to know the sandbox.
+    Error error = request.service.manager->explain_end(id, std::move(result.error()));
+    (void)request.service.manager->remove(request.caller, id, 0);
+    return error;
+  }
+  attendance.gather(result.value());
+  return Json::parse(sandbox::to_json(result.value()), nullptr, false);
 }
 
 Status run_once(Request& request) {
@@ -234,7 +287,7 @@ Status run_once(Request& request) {
   service.counters.commands.fetch_add(1, std::memory_order_relaxed);
   const std::int64_t began_ns = wall_clock_ns();
   auto result = service.one_shots->run(job, attendance.io());
-  tell_trace(request, "run", began_ns, result);
+  tell_trace(request, {}, "run", began_ns, result);
   return result.ok() ? attendance.finish(result.value()) : Status(result.error());
 }
 

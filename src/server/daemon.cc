@@ -195,6 +195,7 @@ class Daemon {
     limits.finish_restore = manager::finish_restore_by_self;
     limits.reserve = options_.reserve;
     limits.warm = options_.warm.value_or(usual_warm());
+    limits.likely = options_.create_defaults;
     // One client leaves room for others.
     service_.requests.set_most(std::max<std::size_t>(1, options_.most_connections / 2));
     CARREL_ASSIGN(service_.manager, manager::Manager::open(std::move(home), std::move(limits)));

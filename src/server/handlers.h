@@ -1,5 +1,9 @@
 #pragma once
 
+#include <chrono>
+#include <optional>
+#include <string>
+
 #include "base/result.h"
 #include "manager/commands.h"
 #include "sandbox/command.h"
@@ -76,6 +80,17 @@ Status get_usage(Request& request);
 // The parts of a body that say what to run, for the shell or as a separate process.
 Status read_shell(Fields& fields, sandbox::CommandRequest& command);
 Status read_exec(Fields& fields, sandbox::CommandRequest& command);
+
+// A command with what goes along.
+struct CommandOrder {
+  sandbox::CommandRequest command;
+  std::optional<std::string> input;
+  std::optional<std::chrono::milliseconds> timeout;  // none: that of its sandbox
+};
+// The first command of a sandbox that is to be made, if the body has one, and its run when it is
+// made. After an error there is no sandbox.
+Result<std::optional<CommandOrder>> read_first(const Json* given);
+Result<Json> run_first(Request& request, const std::string& id, CommandOrder order);
 
 // Whether the caller may have a sandbox with these settings, on this host; chooses its backend if a
 // strength is asked for.

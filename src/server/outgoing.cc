@@ -15,7 +15,8 @@ using http::Clock;
 using std::chrono::milliseconds;
 
 Result<std::unique_ptr<http::Stream>> connect(const http::Url& url, milliseconds patience) {
-  CARREL_ASSIGN(std::unique_ptr<http::Stream> stream, http::dial(url.host, url.port, {.each = patience}));
+  CARREL_ASSIGN(std::unique_ptr<http::Stream> stream,
+                http::dial(url.host, url.port, {.each = patience}));
   if (url.scheme == http::Scheme::kHttp) {
     return stream;
   }

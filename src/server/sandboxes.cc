@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <charconv>
+#include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -23,7 +25,41 @@ namespace {
 constexpr int kGraceMs = 2000;
 constexpr std::size_t kLongestKey = 255;
 
-Json settings_json(const std::string& spec_text) {
+// What was made of a text, for the next one who asks: most sandboxes have the same settings, and
+// are held by the same things.
+class Memo {
+ public:
+  explicit Memo(Json (*make)(const std::string& text)) : make_(make) {}
+
+  Json look_up(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    const auto known = made_.find(text);
+    if (known != made_.end()) {
+      return known->second;
+    }
+    if (text.size() > kLongestKnown) {
+      return make_(text);
+    }
+    if (made_.size() == kMost) {
+      made_.clear();
+    }
+    return made_.emplace(text, make_(text)).first->second;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 64;
+  static constexpr std::size_t kLongestKnown = 16U << 10;
+  Json (*make_)(const std::string& text);
+  std::mutex mutex_;
+  std::map<std::string, Json> made_;
+};
+
+Json enforcement_of(const std::string& text) {
+  Json enforcement = Json::parse(text, nullptr, false);
+  return enforcement.is_array() ? enforcement : Json::array();
+}
+
+Json settings_of(const std::string& spec_text) {
   Json settings = Json::object();
   auto spec = policy::spec_from_json(spec_text);
   if (spec.ok()) {
@@ -102,11 +138,12 @@ Json sandbox_json(Request& request, const storage::SandboxRow& row, Detail detai
               {"lease_ends_ms", lease == 0 ? Json(nullptr) : Json(lease)},
               {"reason", life.reason}};
   if (detail == Detail::kWhole) {
-    Json settings = settings_json(row.spec);
+    static Memo known_settings(settings_of);
+    static Memo known_enforcement(enforcement_of);
+    Json settings = known_settings.look_up(row.spec);
     object["backend"] = settings.value("backend", "unknown");
     object["settings"] = std::move(settings);
-    Json enforcement = Json::parse(row.enforcement, nullptr, false);
-    object["enforcement"] = enforcement.is_array() ? std::move(enforcement) : Json::array();
+    object["enforcement"] = known_enforcement.look_up(row.enforcement);
   }
   return object;
 }
@@ -121,6 +158,7 @@ Status create_sandbox(Request& request) {
   wish.name = fields.text("name").value_or("");
   wish.lease_ms = static_cast<std::uint64_t>(
       fields.duration("lease").value_or(std::chrono::milliseconds(0)).count());
+  CARREL_ASSIGN(std::optional<CommandOrder> first, read_first(fields.any("run")));
   CARREL_TRY(fields.finish());
   CARREL_TRY(check_settings(request, service.create_defaults, wish.spec));
   std::string key;
@@ -138,7 +176,17 @@ Status create_sandbox(Request& request) {
       const manager::Manager::Created made,
       service.manager->create(request.caller, std::move(wish), key, sha256(request.body.dump())));
   service.counters.created.fetch_add(1, std::memory_order_relaxed);
-  return reply(request, 201, sandbox_json(request, made.row, Detail::kWhole));
+  if (!first.has_value()) {
+    return reply(request, 201, sandbox_json(request, made.row, Detail::kWhole));
+  }
+  // A command is never run twice: who asks again, with the same key, does not get its result.
+  Json result = nullptr;
+  if (made.how == manager::Manager::Created::How::kNow) {
+    CARREL_ASSIGN(result, run_first(request, made.row.id, std::move(*first)));
+  }
+  Json object = sandbox_json(request, made.row, Detail::kWhole);
+  object["result"] = std::move(result);
+  return reply(request, 201, object);
 }
 
 Status list_sandboxes(Request& request) {

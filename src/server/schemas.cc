@@ -54,6 +54,8 @@ constexpr std::string_view kFixed = R"({
     "held_by": {"type": "array", "items": {"$ref": "#/components/schemas/Holder"},
       "description": "what keeps it up, where one sandbox is asked for"},
     "services": {"type": "array", "items": {"$ref": "#/components/schemas/Service"}},
+    "result": {"oneOf": [{"$ref": "#/components/schemas/Result"}, {"type": "null"}],
+      "description": "of the command that it was made with; null: it was made before, with the same key"},
     "settings": {"type": "object", "additionalProperties": {"type": "string"}},
     "enforcement": {"type": "array", "items": {"type": "object"}}}},
 "Holder": {"type": "object", "required": ["by", "what", "command", "until_ms"],
@@ -86,6 +88,14 @@ constexpr std::string_view kFixed = R"({
 "ExecRequest": {"type": "object", "required": ["argv"], "additionalProperties": false,
   "properties": {
     "argv": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    "env": {"type": "object", "additionalProperties": {"type": "string"}},
+    "workdir": {"type": "string"}, "timeout": {"$ref": "#/components/schemas/Duration"},
+    "stdin": {"type": "string"}, "merged": {"type": "boolean"}}},
+"FirstCommandRequest": {"type": "object", "additionalProperties": false,
+  "description": "argv for a program of its own, or command for the long-lived shell.",
+  "properties": {
+    "argv": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    "command": {"type": "string"}, "session": {"type": "string", "maxLength": 64},
     "env": {"type": "object", "additionalProperties": {"type": "string"}},
     "workdir": {"type": "string"}, "timeout": {"$ref": "#/components/schemas/Duration"},
     "stdin": {"type": "string"}, "merged": {"type": "boolean"}}},
@@ -206,8 +216,13 @@ Json schemas() {
   Json all = Json::parse(kFixed, nullptr, false);
   const Json duration{{"$ref", "#/components/schemas/Duration"}};
   const Json text{{"type", "string"}};
-  all["CreateRequest"] =
-      with_settings(policy::Operation::kCreate, {{"name", text}, {"lease", duration}});
+  all["CreateRequest"] = with_settings(
+      policy::Operation::kCreate,
+      {{"name", text},
+       {"lease", duration},
+       {"run",
+        {{"allOf", Json::array({{{"$ref", "#/components/schemas/FirstCommandRequest"}}})},
+         {"description", "runs this in it, and answers when that has ended"}}}});
   all["RunRequest"] = with_settings(
       policy::Operation::kRun,
       {{"argv", {{"type", "array"}, {"items", text}, {"minItems", 1}}},

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "base/unique_fd.h"
 
@@ -131,9 +132,38 @@ struct Database::Connection {
   Connection(const std::string& path, Patience patience) : queue(path, patience) {}
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
-  ~Connection() { sqlite3_close(handle); }
+  ~Connection() {
+    for (sqlite3_stmt* statement : ready) {
+      sqlite3_finalize(statement);
+    }
+    sqlite3_close(handle);
+  }
+
+  // One with this text that nobody uses now, or null.
+  sqlite3_stmt* take(std::string_view sql) {
+    const auto found = std::find_if(ready.begin(), ready.end(), [&](sqlite3_stmt* statement) {
+      return sql == sqlite3_sql(statement);
+    });
+    if (found == ready.end()) {
+      return nullptr;
+    }
+    sqlite3_stmt* statement = *found;
+    ready.erase(found);
+    return statement;
+  }
+  void give_back(sqlite3_stmt* statement) {
+    constexpr std::size_t kMostReady = 24;
+    sqlite3_reset(statement);
+    sqlite3_clear_bindings(statement);
+    if (ready.size() == kMostReady) {
+      sqlite3_finalize(ready.front());
+      ready.erase(ready.begin());
+    }
+    ready.push_back(statement);
+  }
 
   sqlite3* handle = nullptr;
+  std::vector<sqlite3_stmt*> ready;
   Queue queue;  // what SQLite asks whether to wait on
 };
 
@@ -178,20 +208,41 @@ Status Database::execute(const char* sql) {
   return {};
 }
 
+Database::Lightly::Lightly(Database& database, Lasting lasting)
+    : database_(lasting == Lasting::kUnsynced ? &database : nullptr) {
+  if (database_ != nullptr && !database_->execute("PRAGMA synchronous=NORMAL").ok()) {
+    database_ = nullptr;
+  }
+}
+
+// CRITICAL: whoever writes next relies on it. It only fails inside of a transaction.
+Database::Lightly::~Lightly() {
+  if (database_ != nullptr) {
+    (void)database_->execute("PRAGMA synchronous=FULL");
+  }
+}
+
 Result<Database::Statement> Database::prepare(const char* sql) {
-  sqlite3_stmt* statement = nullptr;
+  sqlite3_stmt* statement = connection_->take(sql);
+  if (statement != nullptr) {
+    return Statement(connection_, statement);
+  }
   sqlite3* connection = connection_->handle;
   if (sqlite3_prepare_v2(connection, sql, -1, &statement, nullptr) != SQLITE_OK) {
     return database_error(connection, "read the state database");
   }
-  return Statement(connection, statement);
+  return Statement(connection_, statement);
 }
 
 Database::Statement::Statement(Statement&& other) noexcept
-    : connection_(other.connection_),
+    : connection_(std::move(other.connection_)),
       statement_(std::exchange(other.statement_, nullptr)),
       next_(other.next_) {}
-Database::Statement::~Statement() { sqlite3_finalize(statement_); }
+Database::Statement::~Statement() {
+  if (statement_ != nullptr) {
+    connection_->give_back(statement_);
+  }
+}
 
 Database::Statement& Database::Statement::bind(std::string_view text) {
   sqlite3_bind_text64(statement_, next_++, text.data(), text.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
@@ -213,7 +264,7 @@ Result<bool> Database::Statement::step() {
     case SQLITE_DONE:
       return false;
     default:
-      return database_error(connection_, "use the state database");
+      return database_error(connection_->handle, "use the state database");
   }
 }
 

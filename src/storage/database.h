@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/files.h"
 #include "base/result.h"
 
 struct sqlite3;
@@ -15,7 +16,7 @@ struct sqlite3_stmt;
 namespace carrel::storage {
 
 // A small wrapper of SQLite's C interface. One connection for one thread; every write is on disk
-// when its call returns, unless whoever writes says otherwise (PRAGMA synchronous).
+// when its call returns, unless whoever writes says otherwise (Lightly).
 class Database {
  public:
   // How long a call waits for the writes of others, after which it is kTimeout. As long as they
@@ -39,6 +40,20 @@ class Database {
   // One or more statements without parameters or results.
   Status execute(const char* sql);
 
+  // While there is one with kUnsynced, a write is seen by everybody when its call returns, and may
+  // be lost when the host goes down.
+  class Lightly {
+   public:
+    Lightly(Database& database, Lasting lasting);
+    Lightly(const Lightly&) = delete;
+    Lightly& operator=(const Lightly&) = delete;
+    ~Lightly();
+
+   private:
+    Database* database_;  // null: it is kSynced
+  };
+
+  struct Connection;
   class Statement {
    public:
     Statement(Statement&& other) noexcept;
@@ -59,17 +74,18 @@ class Database {
 
    private:
     friend class Database;
-    Statement(sqlite3* connection, sqlite3_stmt* statement)
-        : connection_(connection), statement_(statement) {}
-    sqlite3* connection_;
+    Statement(std::shared_ptr<Connection> connection, sqlite3_stmt* statement)
+        : connection_(std::move(connection)), statement_(statement) {}
+    std::shared_ptr<Connection> connection_;
     sqlite3_stmt* statement_;
     int next_ = 1;
   };
+  // To read the text of a statement takes longer than most statements take, so those that were
+  // read are kept for the next time.
   Result<Statement> prepare(const char* sql);
 
  private:
   class Queue;
-  struct Connection;
   explicit Database(std::shared_ptr<Connection> connection) : connection_(std::move(connection)) {}
   Status use_write_ahead_log();
 

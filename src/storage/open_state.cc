@@ -7,6 +7,12 @@
 
 namespace carrel::storage {
 
+Status OpenState::use(const std::function<Status(State& state)>& what) {
+  const std::lock_guard lock(mutex_);
+  CARREL_ASSIGN(State * state, get());
+  return what(*state);
+}
+
 Result<State*> OpenState::get() {
   struct stat info{};
   const bool there = ::fstatat(home_->directory(), "state.db", &info, AT_SYMLINK_NOFOLLOW) == 0;

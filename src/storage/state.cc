@@ -82,7 +82,7 @@ Result<State> State::open(Database database) {
   return State(std::move(database));
 }
 
-Status State::add(const SandboxRow& row) {
+Status State::add(const SandboxRow& row, Lasting lasting) {
   CARREL_ASSIGN(auto statement,
                 database_.prepare("INSERT INTO sandboxes (id, name, state, spec, enforcement, "
                                   "created_ms) VALUES (?, ?, ?, ?, ?, ?)"));
@@ -93,6 +93,7 @@ Status State::add(const SandboxRow& row) {
     statement.bind(row.name);
   }
   statement.bind(row.state).bind(row.spec).bind(row.enforcement).bind(row.created_ms);
+  const Database::Lightly lightly(database_, lasting);
   auto added = statement.step();
   if (!added.ok()) {
     if (added.error().code == Code::kConflict) {
@@ -107,9 +108,8 @@ Status State::add(const SandboxRow& row) {
 Status State::set_running(const std::string& id, const std::string& enforcement) {
   CARREL_ASSIGN(auto statement, database_.prepare("UPDATE sandboxes SET state = 'running', "
                                                   "enforcement = ? WHERE id = ?"));
-  CARREL_TRY(database_.execute("PRAGMA synchronous=NORMAL"));
+  const Database::Lightly lightly(database_, Lasting::kUnsynced);
   auto set = statement.bind(enforcement).bind(id).step();
-  CARREL_TRY(database_.execute("PRAGMA synchronous=FULL"));
   return set.ok() ? Status() : Status(set.error());
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/files.h"
 #include "base/result.h"
 #include "storage/database.h"
 #include "storage/home.h"
@@ -34,10 +35,11 @@ class State {
   // In a database that is open already.
   static Result<State> open(Database database);
 
-  // kConflict when the name is taken by a sandbox that has not ended.
-  Status add(const SandboxRow& row);
-  // Everybody sees it when this returns. That the sandbox exists was on disk before; that it runs
-  // is not true any more after the host has gone down, and so need not be.
+  // kConflict when the name is taken by a sandbox that has not ended. Everybody sees it when this
+  // returns; kUnsynced: it may be lost when the host goes down.
+  Status add(const SandboxRow& row, Lasting lasting = Lasting::kSynced);
+  // Everybody sees it when this returns. That it runs is not true any more after the host has gone
+  // down, and so need not be on disk.
   Status set_running(const std::string& id, const std::string& enforcement);
   Status set_ended(const std::string& id, const std::string& reason);
   // It can be started again.

@@ -4,6 +4,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "verify/differences.h"
+
 namespace carrel::verify {
 
 namespace {
@@ -13,21 +15,6 @@ using Json = nlohmann::json;
 constexpr std::size_t kLongestLine = 4U << 20;
 constexpr std::size_t kMostShown = 3;
 constexpr std::size_t kLongestAttempt = 200;
-
-constexpr std::array kDifferences = {
-    Difference{policy::Backend::kBubblewrap, "E18_NoexecPlacesExecuteNothing",
-               "bubblewrap cannot make a tmpfs noexec: /dev/shm is none"},
-    Difference{policy::Backend::kBubblewrap, "E05_NoNamespaceCanBeMadeByQuota",
-               "bubblewrap sets the quota of a namespace above to one, which is used up; what is "
-               "tried fails as well"},
-    Difference{policy::Backend::kOci, "A21_TheFirstProcessIsClosed",
-               "a runtime wants a root in the user namespace, and an ordinary user has one id: "
-               "/proc/1 belongs to the sandbox's user, who can set its out-of-memory score; it can "
-               "be neither read nor traced"},
-    Difference{policy::Backend::kOci, "E05_NoNamespaceCanBeMadeByQuota",
-               "/proc/sys is read-only before the guest could set the quota to zero: the filter "
-               "forbids it, and what is tried fails"},
-};
 
 // What a root that can be changed allows, by the probe and how its attempts begin.
 struct WritableRoot {
@@ -76,6 +63,12 @@ std::string listed(const std::vector<std::string>& all) {
              : text;
 }
 
+void add_once(std::vector<std::string>& all, std::string one) {
+  if (std::find(all.begin(), all.end(), one) == all.end()) {
+    all.push_back(std::move(one));
+  }
+}
+
 Judgement judge_end(const Attack& attack, const sandbox::ExecResult& result) {
   constexpr std::int64_t kGraceMs = 5000;
   if (attack.manner == Manner::kTimeLimit && result.timed_out) {
@@ -96,8 +89,6 @@ Judgement judge_end(const Attack& attack, const sandbox::ExecResult& result) {
 }
 
 }  // namespace
-
-std::span<const Difference> differences() { return kDifferences; }
 
 std::optional<Answer> parse_answer(std::string_view output, std::string_view probe) {
   if (output.empty() || output.size() > kLongestLine ||
@@ -140,22 +131,24 @@ Judgement judge(const Attack& attack, const policy::Spec& spec, const sandbox::E
   }
   std::vector<std::string> holes;
   std::vector<std::string> grants;
+  std::vector<std::string> differing;
   for (const std::string& attempt : answer->open) {
     std::string grant = granted_by(attack, attempt, spec);
-    if (grant.empty()) {
+    std::string reason(grant.empty() ? not_promised(spec, attack.probe, attempt)
+                                     : std::string_view());
+    if (!grant.empty()) {
+      add_once(grants, std::move(grant));
+    } else if (!reason.empty()) {
+      add_once(differing, std::move(reason));
+    } else {
       holes.push_back(attempt);
-    } else if (std::find(grants.begin(), grants.end(), grant) == grants.end()) {
-      grants.push_back(std::move(grant));
     }
   }
   if (!holes.empty()) {
-    const auto known =
-        std::find_if(kDifferences.begin(), kDifferences.end(), [&](const Difference& one) {
-          return one.backend == spec.backend && one.probe == attack.probe;
-        });
-    return known == kDifferences.end()
-               ? Judgement{Verdict::kHole, listed(holes)}
-               : Judgement{Verdict::kNotApplicable, std::string(known->reason)};
+    return {Verdict::kHole, listed(holes)};
+  }
+  if (!differing.empty()) {
+    return {Verdict::kNotApplicable, listed(differing)};
   }
   if (!grants.empty()) {
     return {Verdict::kGranted, listed(grants)};

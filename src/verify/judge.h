@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,13 +33,5 @@ Judgement judge(const Attack& attack, const policy::Spec& spec, const sandbox::E
 
 // Why the policy allows what the attempt did; empty: it does not.
 std::string granted_by(const Attack& attack, std::string_view attempt, const policy::Spec& spec);
-
-// Where a backend does not promise what others do: the same as in tests/conformance. Null: it does.
-struct Difference {
-  policy::Backend backend;
-  std::string_view probe;
-  std::string_view reason;
-};
-std::span<const Difference> differences();
 
 }  // namespace carrel::verify

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "attacks/attack_test.h"
+#include "support/patience.h"
 
 // Attacks on a long-lived sandbox: on its first process, on its neighbours, and on what comes
 // after it.
@@ -87,7 +88,7 @@ TEST_P(BoxAttack, E06_StoppedHelpersAreReplaced) {
   for (const char* text : {"kill -STOP -1; echo x", "kill -STOP $PPID; echo x"}) {
     const Run run = sh(id, text, {"--timeout", "3"});
     EXPECT_FALSE(run.timed_out) << text;
-    EXPECT_LT(run.duration, seconds(15)) << text;
+    EXPECT_LT(run.duration, patient(seconds(15))) << text;
     expect_usable(id, text);
     EXPECT_EQ(attack({"exec", "--timeout", "10", id, "--", "echo", "ok"}).out, "ok\n") << text;
   }
@@ -145,7 +146,7 @@ TEST_P(BoxAttack, G09_ManyCommandsAtOnceAreBorne) {
   std::this_thread::sleep_for(seconds(1));
   const Run run = sh(other, "echo fair", {"--timeout", "20"});
   EXPECT_EQ(run.out, "fair\n");
-  EXPECT_LT(run.duration, seconds(10));
+  EXPECT_LT(run.duration, patient(seconds(10)));
   for (const HostProcess& process : descendants()) {
     if (process.name.starts_with("carrel")) {
       EXPECT_LT(std::atol(status_field(process.pid, "VmRSS").c_str()), 128 << 10) << process.name;

@@ -81,7 +81,7 @@ TEST_P(FileAttack, A05_AFullDiskStopsNoCommand) {
   const Run run = script(
       "for d in /tmp /workspace /home/agent /dev/shm /var/tmp; do "
       "head -c 200M /dev/zero > $d/full 2>/dev/null; done; "
-      "ls / > /dev/null && (exit 7); echo $?",
+      "cat /etc/passwd > /dev/null && (exit 7); echo $?",
       {"--tmp", "8m", "--disk", "8m"});
   EXPECT_EQ(run.out, "7\n") << run.err;
 }

@@ -86,6 +86,8 @@ class NurseryNetworks : public NurseryAttack {
  protected:
   // That of a sandbox in which this was run.
   HeldNetwork used_for(const std::string& what, const std::string& policy = "none") {
+    EXPECT_TRUE(eventually(std::chrono::seconds(5), [] { return lent_process() == 0; }))
+        << "the one before has not ended";
     Process process(
         launch({"run", "--network", policy, "--", "bash", "-c", what + "; echo up; read -r line"}));
     EXPECT_TRUE(process.wait_for_output("up\n", std::chrono::seconds(20)));

@@ -1,22 +1,31 @@
 """The same tests with another backend.
 
-usage: conformance.py BUILD BACKEND [--quick] [--jobs N] [--json FILE]
+usage: conformance.py BUILD BACKEND [--quick | --only PROGRAM... [--failed]] [--jobs N] [--json FILE]
 
 Runs the end-to-end, attack and crash tests of a build with CARREL_TEST_BACKEND, except for the
 differences that are listed with their reasons. Without --quick all of them, and the differences as
-well, which must still be some. The last line is "N passed, N failed".
+well, which must still be some. --only names some of the programs, as `shell` or `box_attacks`: what
+they find takes the place of what FILE says of them, so that a whole run can be made in parts. With
+--failed only those of their tests are run that failed according to FILE.
+
+A test that fails is run once more by itself: what holds then is counted as held, and is named, as it
+may only have been slow beside others. The last line is "N passed, N failed".
 """
 
 import argparse
 import concurrent.futures
 import contextlib
+import fnmatch
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+import table
 
 HERE = Path(__file__).resolve().parent
 
@@ -35,38 +44,41 @@ WHOLE = QUICK + [
 ]
 SHARDS = 4
 LONGEST = 1200  # seconds of one shard
+# How much more time than `native` the tests give a backend (see tests/support/patience.h).
+SLOWNESS = {"docker": 2, "oci-runsc": 4, "docker-runsc": 6, "microvm": 10}
 
 
 def differences(backend):
     """The patterns of a backend with their reasons."""
-    found = {}
-    for line in (HERE / "differences.txt").read_text().splitlines():
-        if line.strip() and not line.startswith("#"):
-            name, pattern, reason = (part.strip() for part in line.split("|", 2))
-            if name == backend:
-                found[pattern] = reason
-    return found
+    return {tests: reason for name, tests, reason in table.read_differences() if name == backend}
 
 
 def run(program, backend, gtest_filter, shard=0, shards=1):
     """The results of one program: {test: "passed", "skipped" or what it said}."""
+    slowness = SLOWNESS.get(backend, 1)
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         environment = dict(os.environ, CARREL_TEST_BACKEND=backend,
+                           CARREL_TEST_SLOWNESS=str(slowness),
                            GTEST_TOTAL_SHARDS=str(shards), GTEST_SHARD_INDEX=str(shard))
-        done = subprocess.run(
-            [program, f"--gtest_filter={gtest_filter}", f"--gtest_output=json:{report.name}"],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LONGEST,
-            check=False)
+        try:
+            done = subprocess.run(
+                [program, f"--gtest_filter={gtest_filter}", f"--gtest_output=json:{report.name}"],
+                env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                timeout=LONGEST * slowness, check=False)
+            ending, output = f"with {done.returncode}", done.stdout
+        except subprocess.TimeoutExpired as late:
+            ending, output = "because it took too long", late.stdout or b""
         text = Path(report.name).read_text()
     if not text:
-        said = done.stdout.decode(errors="replace")[-2000:]
-        return {f"{program.name} {gtest_filter}": f"it ended with {done.returncode}: {said}"}
+        said = output.decode(errors="replace")[-2000:]
+        return {f"{program.name} {shard + 1} of {shards}": f"it ended {ending}: {said}"}
     results = {}
     for suite in json.loads(text)["testsuites"]:
         for test in suite["testsuite"]:
             name = f"{suite['name']}.{test['name']}"
             if test.get("failures"):
-                results[name] = "\n".join(one["failure"] for one in test["failures"])
+                results[name] = "\n".join(
+                    [*(one["failure"] for one in test["failures"]), test.get("refusals", "")])
             elif test["result"] == "COMPLETED":
                 results[name] = "passed"
             else:
@@ -74,11 +86,52 @@ def run(program, backend, gtest_filter, shard=0, shards=1):
     return results
 
 
+def failures(results):
+    return {name: said for name, said in results.items() if said not in ("passed", "skipped")}
+
+
+def judged(differing, known):
+    """What is wrong with the tests that are listed as differences: {test: why}.
+
+    A difference must be one. Where the reason ends with the words of a refusal, as in ("has no
+    network"), the tests have to fail for just that, and one that needs nothing of it may hold.
+    """
+    wrong = {}
+    for name, said in differing.items():
+        reason = next(reason for pattern, reason in known.items()
+                      if any(fnmatch.fnmatchcase(name, one) for one in pattern.split(":")))
+        refusal = re.search(r'\("([^"]+)"\)$', reason)
+        if refusal is None and said == "passed":
+            wrong[name] = "it is listed as a difference, and there is none"
+        elif refusal is not None and said not in ("passed", "skipped") and refusal[1] not in said:
+            wrong[name] = f"it fails, and not with '{refusal[1]}': {said}"
+    return wrong
+
+
+def chosen(options):
+    """The programs of this run."""
+    names = QUICK if options.quick else WHOLE
+    if options.only:
+        short = {name: name.split("/")[1].split("_", 1)[1].removesuffix("_test")
+                 .removeprefix("to_end_") for name in WHOLE}
+        unknown = set(options.only) - set(short.values())
+        if unknown:
+            sys.exit(f"there is no {', '.join(sorted(unknown))} among {', '.join(short.values())}")
+        names = [name for name in WHOLE if short[name] in options.only]
+    programs = [(options.build / "tests" / name).resolve() for name in names]
+    for program in programs:
+        if not program.exists():
+            sys.exit(f"{program.name} is not built")
+    return programs
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("build", type=Path)
     parser.add_argument("backend")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", nargs="+", metavar="PROGRAM")
+    parser.add_argument("--failed", action="store_true")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -86,19 +139,37 @@ def main():
     known = differences(options.backend)
     if not known:
         sys.exit(f"there is no backend '{options.backend}' in differences.txt")
-    programs = [(options.build / "tests" / name).resolve()
-                for name in (QUICK if options.quick else WHOLE)]
-    for program in programs:
-        if not program.exists():
-            sys.exit(f"{program.name} is not built")
+    programs = chosen(options)
     with engine_of(options.backend):
-        return suite(options, programs, known)
+        if options.failed:
+            before = json.loads(options.json.read_text())["programs"]
+            with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+                found = dict(zip((program.name for program in programs), pool.map(
+                    lambda one: once_more(one, options.backend, known, before[one.name]),
+                    programs)))
+        else:
+            found = suite(options, programs, known)
+    for one in found.values():
+        for name, said in one["failed"].items():
+            print(f"FAILED {name}\n    " + said[:1500].replace("\n", "\n    "))
+        for name in one["again"]:
+            print(f"held the second time: {name}")
+    passed = sum(one["passed"] for one in found.values())
+    failed = sum(len(one["failed"]) for one in found.values())
+    skipped = sum(one["skipped"] for one in found.values())
+    if options.json:
+        write(options.json, options.backend, known, found, bool(options.only))
+    if skipped:
+        print(f"{skipped} skipped")
+    print(f"{passed} passed, {failed} failed")
+    ran = passed + sum(len(one["differing"]) for one in found.values())
+    return 1 if failed or ran == 0 else 0
 
 
 @contextlib.contextmanager
 def engine_of(backend):
     """What a backend needs beside its program: for docker an engine of this run's own."""
-    if backend != "docker":
+    if not backend.startswith("docker"):
         yield
         return
     with tempfile.TemporaryDirectory(prefix="carrel-engine-", dir="/tmp",
@@ -119,42 +190,74 @@ def engine_of(backend):
 
 
 def suite(options, programs, known):
-    """Runs the programs; the exit status."""
-    results = {}
+    """Runs the programs: {name: {"passed", "skipped", "failed", "again", "differing"}}"""
+    results = {program: {} for program in programs}
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         excluded = "*:-" + ":".join(known)
-        waiting = [pool.submit(run, program, options.backend, excluded, shard, SHARDS)
+        waiting = [(program, pool.submit(run, program, options.backend, excluded, shard, SHARDS))
                    for program in programs for shard in range(SHARDS)]
-        for number, one in enumerate(waiting, 1):
-            results.update(one.result())
+        for number, (program, one) in enumerate(waiting, 1):
+            results[program].update(one.result())
             if sys.stdout.isatty():
                 print(f"\r{number} of {len(waiting)} parts", end="", flush=True)
-    failed = {name: said for name, said in results.items() if said not in ("passed", "skipped")}
-    if not options.quick:
-        for name, said in differing(programs, options.backend, known).items():
-            if said == "passed":
-                failed[name] = "it is listed as a difference, and there is none"
-    for name, said in failed.items():
-        print(f"FAILED {name}\n    " + said[:1500].replace("\n", "\n    "))
-    skipped = sum(said == "skipped" for said in results.values())
-    passed = sum(said == "passed" for said in results.values())
-    if options.json:
-        options.json.write_text(json.dumps(
-            {"backend": options.backend, "run": "quick" if options.quick else "whole",
-             "passed": passed, "skipped": skipped,
-             "failed": sorted(failed), "differences": known}, indent=2) + "\n")
-    if skipped:
-        print(f"{skipped} skipped")
-    print(f"{passed} passed, {len(failed)} failed")
-    return 1 if failed or passed == 0 else 0
+    found = {}
+    for program, tests in results.items():
+        again = []
+        for name in failures(tests):
+            second = run(program, options.backend, name).get(name)
+            if second is not None:
+                tests[name] = second
+            if second == "passed":
+                again.append(name)
+        differing = {} if options.quick else run(program, options.backend, ":".join(known))
+        failed = judged(differing, known)
+        held = [name for name, said in differing.items() if said == "passed" and name not in failed]
+        tests.update((name, differing.pop(name)) for name in held)
+        failed.update(failures(tests))
+        found[program.name] = {"passed": sum(said == "passed" for said in tests.values()),
+                               "skipped": sum(said == "skipped" for said in tests.values()),
+                               "differing": sorted(differing), "failed": failed, "again": again}
+    return found
 
 
-def differing(programs, backend, known):
-    """The results of the tests that are known to differ."""
-    results = {}
-    for program in programs:
-        results.update(run(program, backend, ":".join(known)))
-    return results
+def once_more(program, backend, known, before):
+    """What is known of a program after its failed tests were run again."""
+    if not before["failed"]:
+        return dict(before, failed={})
+    tests = run(program, backend, ":".join(before["failed"]))
+    missing = set(before["failed"]) - set(tests)
+    if missing:
+        sys.exit(f"{', '.join(sorted(missing))}: there is no such test; run all of {program.name}")
+    listed = {name: said for name, said in tests.items()
+              if any(fnmatch.fnmatchcase(name, one) for all in known for one in all.split(":"))}
+    wrong = judged(listed, known)
+    held = [name for name, said in tests.items() if said == "passed" and name not in wrong]
+    others = {name: said for name, said in tests.items() if name not in listed}
+    return {"passed": before["passed"] + len(held),
+            "skipped": before["skipped"] + sum(said == "skipped" for said in others.values()),
+            "differing": sorted(set(before["differing"]) - set(held) - set(others)
+                                | set(listed) - set(held)),
+            "failed": {**wrong, **failures(others)}, "again": before["again"] + held}
+
+
+def write(path, backend, known, found, merge):
+    """What was found, with what the file says of programs that were not run."""
+    programs = json.loads(path.read_text())["programs"] if merge and path.exists() else {}
+    for name, one in found.items():
+        programs[name] = dict(one, failed=sorted(one["failed"]))
+    names = {Path(name).name for name in WHOLE}
+    quick = {Path(name).name for name in QUICK}
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({
+        "backend": backend,
+        "run": "whole" if names <= set(programs) else
+               "quick" if set(programs) == quick else "part",
+        "passed": sum(one["passed"] for one in programs.values()),
+        "skipped": sum(one["skipped"] for one in programs.values()),
+        "failed": sorted(name for one in programs.values() for name in one["failed"]),
+        "again": sorted(name for one in programs.values() for name in one["again"]),
+        "differences": known,
+        "programs": dict(sorted(programs.items()))}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -22,10 +22,10 @@ def read_differences(path=HERE / "differences.txt"):
     rows = []
     for line in path.read_text().splitlines():
         if line.strip() and not line.startswith("#"):
-            backend, tests, reason = (part.strip() for part in line.split("|", 2))
+            backends, tests, reason = (part.strip() for part in line.split("|", 2))
             if reason == "the same" and rows:
                 reason = rows[-1][2]
-            rows.append((backend, tests, reason))
+            rows += [(backend.strip(), tests, reason) for backend in backends.split(",")]
     return rows
 
 
@@ -38,15 +38,16 @@ def read_results(folder=HERE / "results"):
 def counts(differences, results):
     """A row for each backend that is in one of the two."""
     backends = list(dict.fromkeys([row[0] for row in differences] + list(results)))
-    lines = ["| backend | run | held | failed | skipped | differences |", "|---|---|---|---|---|---|"]
+    lines = ["| backend | run | held | of these the second time | failed | skipped | differences |",
+             "|---|---|---|---|---|---|---|"]
     for backend in backends:
         one = results.get(backend)
         listed = sum(row[0] == backend for row in differences)
         if one is None:
-            lines.append(f"| `{backend}` | not yet | | | | {listed} |")
+            lines.append(f"| `{backend}` | not yet | | | | | {listed} |")
         else:
-            lines.append(f"| `{backend}` | {one['run']} | {one['passed']} | {len(one['failed'])} | "
-                         f"{one['skipped']} | {listed} |")
+            lines.append(f"| `{backend}` | {one['run']} | {one['passed']} | {len(one['again'])} | "
+                         f"{len(one['failed'])} | {one['skipped']} | {listed} |")
     return lines
 
 
@@ -55,10 +56,13 @@ def reasons(differences):
     lines = ["| backend | what is not as with `native` | tests |", "|---|---|---|"]
     together = {}
     for backend, tests, reason in differences:
-        together.setdefault((backend, reason), []).append(tests)
-    for (backend, reason), tests in together.items():
-        names = ", ".join(f"`{one}`" for one in tests)
-        lines.append(f"| `{backend}` | {reason} | {names} |")
+        together.setdefault(reason, {}).setdefault(tests, []).append(backend)
+    for reason, tests in together.items():
+        apart = {}
+        for name, backends in tests.items():
+            apart.setdefault(", ".join(f"`{one}`" for one in backends), []).append(f"`{name}`")
+        lines += [f"| {backends} | {reason} | {', '.join(names)} |"
+                  for backends, names in apart.items()]
     return lines
 
 

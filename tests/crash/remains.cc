@@ -10,6 +10,7 @@
 
 #include "support/host.h"
 #include "support/place.h"
+#include "support/walls.h"
 
 namespace carrel::test {
 
@@ -125,8 +126,9 @@ std::string inconsistencies(As as) {
       expect_alive("group in " + path.parent_path().string(), name.substr(prefix.size()));
     }
   }
+  // Those of an engine's containers are below the engine.
   const std::size_t first = first_processes().size();
-  if (first != alive.size()) {
+  if (first != alive.size() && walls().backend != "docker") {
     wrong += std::to_string(first) + " first processes for " + std::to_string(alive.size()) +
              " sandboxes\n";
   }

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <memory>
@@ -196,9 +197,14 @@ TEST_P(Docker, ARuntimeThatTheEngineDoesNotHaveIsRefusedWithThoseThatItHas) {
   EXPECT_TRUE(says_one_line(unknown, "no runtime 'nothing'"));
   EXPECT_NE(unknown.err.find("runc"), std::string::npos) << unknown.err;
   EXPECT_EQ(docker({"run", "--runtime", "runc", "--", "true"}).status, 0);
+  const Run kata = docker({"run", "--runtime", "kata", "--", "true"});
+  EXPECT_EQ(kata.status, 125);
+  EXPECT_TRUE(says_one_line(kata, "no way to the guest")) << kata.err;
 }
 
 TEST_P(Docker, ErrorsOfTheEngineAreToldAtOnceAndLeaveNothing) {
+  constexpr std::chrono::milliseconds kSoon =
+      seconds(3);  // what comes before it takes its time, too
   const struct {
     std::string change;
     std::string said;
@@ -208,19 +214,34 @@ TEST_P(Docker, ErrorsOfTheEngineAreToldAtOnceAndLeaveNothing) {
       {"if path.endswith('/start') and answer is None: refuse(500, 'OCI runtime create failed')",
        "OCI runtime create failed"},
       {"if path.endswith('/start') and answer is None: drop()", "does not answer"},
-      {"if path.endswith('/info') and answer is None: hang()", "did not answer within"},
+      {"if path.endswith('/info') and answer is None: hang()", "does nothing"},
+      {"if 'create?name' in path and body: hang()", "does nothing"},
+      {"if path.endswith('/start') and answer is None: hang()", "does nothing"},
+      {"if path.endswith('/json') and 'containers/' in path and answer is None: hang()",
+       "does nothing"},
       {"if path.endswith('/info') and answer: answer.clear()", "Linux containers"},
       {"if path.endswith('/json') and 'containers/' in path: refuse(404, 'No such container')",
        "not there any more"},
   };
   for (const auto& row : kTable) {
-    const Run run = changed(row.change, {"run", "--", "echo", "came in"});
-    EXPECT_EQ(run.status, 125) << row.change << run.out;
-    EXPECT_TRUE(says_one_line(run, row.said)) << row.change << run.err;
-    EXPECT_LT(run.duration, seconds(5)) << row.change;
+    // Another engine that works on this machine is taken for this one: then it takes longer.
+    std::chrono::milliseconds best = seconds(60);
+    for (int tries = 0; tries < 4 && best >= kSoon; ++tries) {
+      const Run run = changed(row.change, {"run", "--", "echo", "came in"});
+      EXPECT_EQ(run.status, 125) << row.change << run.out;
+      EXPECT_TRUE(says_one_line(run, row.said) ||
+                  (row.said == "does nothing" && says_one_line(run, "in time")))
+          << row.change << run.err;
+      best = std::min(best, run.duration);
+    }
+    EXPECT_LT(best, kSoon) << row.change;
   }
-  // What could not be asked of an engine that was gone is done when it is there.
-  EXPECT_EQ(docker({"run", "--", "true"}).status, 0);
+  // What could not be asked of an engine that was gone is done when it is there, and when it has
+  // had its time to finish what it was asked for.
+  EXPECT_TRUE(eventually(seconds(20), [&] {
+    EXPECT_EQ(changed("pass", {"run", "--", "true"}).status, 0);
+    return std::filesystem::is_empty(place().home(GetParam()) + "/run/docker");
+  }));
   for (const std::string host : {"unix:///nonexistent/socket", "tcp://127.0.0.1:2375"}) {
     const Run run = docker({"run", "--", "true"}, {.environment = {"DOCKER_HOST=" + host}});
     EXPECT_EQ(run.status, 125);
@@ -229,9 +250,31 @@ TEST_P(Docker, ErrorsOfTheEngineAreToldAtOnceAndLeaveNothing) {
   }
 }
 
+// A slow disk is no reason to give up: whoever waits for it, or computes, is at work.
+TEST_P(Docker, AnEngineThatWorksIsWaitedFor) {
+  const Run run = changed(
+      "if 'create?name' in path and body:\n"
+      "    import os, subprocess, tempfile\n"
+      "    with tempfile.TemporaryDirectory() as place:\n"
+      "        os.symlink('/usr/bin/python3', place + '/dockerd')\n"
+      "        subprocess.run([place + '/dockerd', '-c', 'import time\\ne = time.monotonic() + "
+      "4\\n'"
+      "                        'while time.monotonic() < e: pass'])\n",
+      {"run", "--", "echo", "in"});
+  EXPECT_EQ(run.out, "in\n") << run.err;
+  EXPECT_GT(run.duration, seconds(4));
+}
+
+TEST_P(Docker, ARuntimeThatCrashesIsTold) {
+  const Run run = docker({"run", "--runtime", "crashes", "--", "echo", "came in"});
+  EXPECT_EQ(run.status, 125) << run.out;
+  EXPECT_TRUE(says_one_line(run, "could not start the container")) << run.err;
+  EXPECT_LT(run.duration, seconds(3));
+}
+
 TEST_P(Docker, AnImageThatIsGoneIsMadeAgain) {
   EXPECT_EQ(docker({"run", "--", "true"}).status, 0);
-  const std::string name = "carrel-room:" + place().label(GetParam());
+  const std::string name = "localhost/carrel-room:" + place().label(GetParam());
   EXPECT_TRUE(nothing_left());
   EXPECT_NE(engine_->ask("DELETE", "/images/" + name).find("Deleted"), std::string::npos);
   EXPECT_EQ(docker({"run", "--", "true"}).status, 0);
@@ -244,6 +287,17 @@ TEST_P(Docker, AContainerThatSomebodyRemovesIsAnEndedSandbox) {
   id.pop_back();
   (void)engine_->ask("DELETE", "/containers/" + id + "?force=1");
   EXPECT_TRUE(eventually(seconds(2), [&] { return box.sh("true").status == 125; }));
+}
+
+TEST_P(Docker, ACommandWhoseContainerIsRemovedEndsAtOnce) {
+  const Box box = this->box();
+  std::string id = engine_->containers();
+  id.pop_back();
+  Process command(launch({"exec", box.id(), "--", "sh", "-c", "echo started; sleep 60"}));
+  ASSERT_TRUE(command.wait_for_output("started", seconds(10)));
+  (void)engine_->ask("DELETE", "/containers/" + id + "?force=1");
+  const Run run = command.wait(seconds(3));
+  EXPECT_EQ(run.status, 125) << run.out << run.err;
 }
 
 TEST_P(Docker, NothingIsLeftWhenItsMakerIsKilledInTheMiddle) {

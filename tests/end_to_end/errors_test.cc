@@ -10,6 +10,7 @@
 
 #include "support/box.h"
 #include "support/fixture.h"
+#include "support/patience.h"
 
 namespace carrel::test {
 namespace {
@@ -201,7 +202,8 @@ TEST_P(Errors, LargeCommandsAndEnvironmentsWorkOrAreRefusedInOneLine) {
       EXPECT_EQ(run.out, std::to_string(words) + "\n");
     } else {
       EXPECT_GT(words, 1U);
-      EXPECT_EQ(run.status, 125) << words;
+      // 126: what an engine starts has a stack of its own, and no room for so many words.
+      EXPECT_TRUE(run.status == 125 || run.status == 126) << run.status << " " << words;
       EXPECT_TRUE(says_one_line(run, "")) << words;
     }
     std::vector<std::string> variables = {"run"};
@@ -364,7 +366,7 @@ TEST_P(Errors, SandboxThatDiedInBetweenIsOneLine) {
     Run run = carrel(words);
     EXPECT_EQ(run.status, 125) << words[0];
     EXPECT_TRUE(says_one_line(run, "andbox")) << words[0];
-    EXPECT_LT(run.duration, seconds(2)) << words[0];
+    EXPECT_LT(run.duration, patient(seconds(2))) << words[0];
   }
   EXPECT_EQ(carrel({"info", box.id()}).status, 0) << "what is known of it can still be asked";
 }

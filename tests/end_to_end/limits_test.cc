@@ -12,6 +12,8 @@
 #include "support/box.h"
 #include "support/fixture.h"
 #include "support/leftovers.h"
+#include "support/patience.h"
+#include "support/walls.h"
 
 namespace carrel::test {
 namespace {
@@ -236,7 +238,7 @@ TEST_P(Limits, ForkBombLeavesTheHostAndOthersResponsive) {
     EXPECT_LE(other_than_keepers().size(), 53U);
     Run other = carrel({"run", "--", "echo", "fine"}, {.timeout_seconds = 10});
     EXPECT_EQ(other.out, "fine\n") << other.err;
-    EXPECT_LT(other.duration, seconds(2));
+    EXPECT_LT(other.duration, patient(seconds(2)));
     process.send(SIGINT);
     process.send(SIGINT);
     Run run = process.wait(seconds(10));
@@ -262,11 +264,11 @@ TEST_P(Limits, TimeoutOfZeroIsRefused) {
 
 // R79
 TEST_P(Limits, TmpHolds100Mebibytes) {
-  Run run = bash("head -c 200M /dev/zero > /tmp/f; stat -c %s /tmp/f");
+  Run run = bash("head -c 200M /dev/zero > /tmp/f; wc -c < /tmp/f");
   // A few pages of it are for the directories themselves.
   EXPECT_NEAR(std::stod("0" + run.out), 100 << 20, 64 << 10);
   EXPECT_NE(run.err.find("No space left"), std::string::npos) << run.err;
-  Run smaller = bash("head -c 9M /dev/zero > /tmp/f; stat -c %s /tmp/f", {"--tmp", "8m"});
+  Run smaller = bash("head -c 9M /dev/zero > /tmp/f; wc -c < /tmp/f", {"--tmp", "8m"});
   EXPECT_NEAR(std::stod("0" + smaller.out), 8 << 20, 64 << 10);
 }
 
@@ -379,7 +381,7 @@ TEST_P(Limits, FilesRunOutBeforeTheMemoryOfTheHost) {
 TEST_P(Limits, EndlessOutputEndsByTimeout) {
   Run run = bash("while true; do echo .; done", {"--timeout", "1", "--json"});
   EXPECT_EQ(run.status, 124);
-  EXPECT_LT(run.duration, seconds(4));
+  EXPECT_LT(run.duration, patient(seconds(4)));
   EXPECT_TRUE(json::parse(run.out)["timed_out"]);
 }
 
@@ -389,8 +391,10 @@ TEST_P(Limits, StoppedAndDaemonizedCommandsEndByTimeout) {
        {"kill -STOP $$", "(setsid bash -c 'trap \"\" TERM HUP; sleep 600' &) ; kill -STOP $$",
         "exec >&- 2>&-; sleep 600", "trap '' TERM INT HUP QUIT; while :; do :; done"}) {
     Run run = bash(script, {"--timeout", "500ms"});
-    EXPECT_EQ(run.status, 124) << script;
-    EXPECT_LT(run.duration, seconds(3)) << script;
+    // gVisor hangs up a group that stopped when one of its processes was orphaned: it ends sooner.
+    EXPECT_TRUE(run.status == 124 || (walls().gvisor() && run.status == 129))
+        << run.status << " " << script;
+    EXPECT_LT(run.duration, patient(seconds(3))) << script;
     EXPECT_EQ(other_than_keepers().size(), 0U) << script;
   }
 }

@@ -134,6 +134,14 @@ TEST_P(Oci, ARuntimeThatHangsIsEndedWithWhatItStarted) {
   }));
 }
 
+// Hosts with control groups of both versions are no obstacle.
+TEST_P(Oci, CrunBuildsTheSameRoom) {
+  ASSERT_EQ(::access("/usr/bin/crun", X_OK), 0) << "install the package 'crun'";
+  const Box box(GetParam(), {"--backend", "oci", "--runtime", "crun"});
+  EXPECT_EQ(box.sh("cd /tmp; echo $((6*7))").out, "42\n");
+  EXPECT_EQ(box.sh("pwd; ! touch /usr/x 2>/dev/null && id -u").out, "/tmp\n1000\n");
+}
+
 // L03
 TEST_P(Oci, AVersionWithKnownEscapesIsNamed) {
   const Box box(GetParam(), {"--backend", "oci", "--runtime", "runc"});

@@ -366,6 +366,65 @@ TEST_P(Serve, MaximumHoldsUnderConcurrentCreation) {
   EXPECT_EQ(post("/v1/sandboxes", json::object()).status, 201);
 }
 
+TEST_P(Serve, FirstCommandComesWithTheSandbox) {
+  serve();
+  const json program = {{"run",
+                         {{"argv", {"sh", "-c", "cat; echo $A >&2; exit 3"}},
+                          {"stdin", "in"},
+                          {"env", {{"A", "b"}}},
+                          {"workdir", "/tmp"}}}};
+  const ApiAnswer made = post("/v1/sandboxes", program);
+  ASSERT_EQ(made.status, 201) << made.body;
+  EXPECT_EQ(made.json()["state"], "running");
+  const json result = made.json()["result"];
+  EXPECT_EQ(result["exit_code"], 3) << result.dump();
+  EXPECT_EQ(result["stdout"], "in");
+  EXPECT_EQ(result["stderr"], "b\n");
+  // The sandbox stays, with what the command left.
+  const ApiAnswer other =
+      post("/v1/sandboxes", {{"run", {{"command", "cd /tmp; X=kept"}}}, {"env", {{"B", "c"}}}});
+  ASSERT_EQ(other.status, 201) << other.body;
+  const std::string box = "/v1/sandboxes/" + other.json()["id"].get<std::string>();
+  EXPECT_EQ(shell(box, "echo $PWD $X $B")["stdout"], "/tmp kept c\n");
+  EXPECT_FALSE(get(box).json().contains("result"));
+  // One that takes too long ends as any command does.
+  const ApiAnswer slow =
+      post("/v1/sandboxes", {{"run", {{"argv", {"sleep", "60"}}, {"timeout", 0.2}}}});
+  EXPECT_EQ(slow.status, 201) << slow.body;
+  EXPECT_EQ(slow.json()["result"]["timed_out"], true) << slow.body;
+}
+
+TEST_P(Serve, FirstCommandThatIsWrongLeavesNoSandbox) {
+  serve();
+  for (const json& run :
+       {json("true"), json::object(), json{{"argv", json::array()}},
+        json{{"argv", {"true"}}, {"command", "true"}}, json{{"argv", {"true"}}, {"nothing", 1}},
+        json{{"argv", {"true"}}, {"workdir", "/nowhere"}},
+        json{{"argv", {std::string("a\0b", 3)}}}}) {
+    const ApiAnswer answer = post("/v1/sandboxes", {{"run", run}});
+    EXPECT_EQ(answer.status, 400) << run.dump() << answer.body;
+  }
+  EXPECT_EQ(get("/v1/sandboxes").json()["sandboxes"].size(), 0U);
+  // A program that is not there is no error: its sandbox is as good as any.
+  const ApiAnswer unknown = post("/v1/sandboxes", {{"run", {{"argv", {"no-such-program"}}}}});
+  EXPECT_EQ(unknown.status, 201) << unknown.body;
+  EXPECT_EQ(unknown.json()["result"]["exit_code"], 127) << unknown.body;
+}
+
+TEST_P(Serve, FirstCommandIsNotRunAgainForTheSameKey) {
+  serve();
+  const json body = {{"run", {{"command", "echo once >> /tmp/log; wc -l < /tmp/log"}}}};
+  const ApiAnswer first = post("/v1/sandboxes", body, {"idempotency-key: one"});
+  const ApiAnswer again = post("/v1/sandboxes", body, {"idempotency-key: one"});
+  ASSERT_EQ(first.status, 201) << first.body;
+  ASSERT_EQ(again.status, 201) << again.body;
+  EXPECT_EQ(first.json()["id"], again.json()["id"]);
+  EXPECT_EQ(first.json()["result"]["stdout"], "1\n");
+  EXPECT_TRUE(again.json()["result"].is_null()) << again.body;
+  const std::string box = "/v1/sandboxes/" + first.json()["id"].get<std::string>();
+  EXPECT_EQ(shell(box, "cat /tmp/log")["stdout"], "once\n");
+}
+
 TEST_P(Serve, IdempotencyKeyGivesTheSameSandboxInTheNextDaemonToo) {
   serve();
   const std::vector<std::string> key = {"idempotency-key: k1"};

@@ -8,6 +8,7 @@
 
 #include "support/box.h"
 #include "support/fixture.h"
+#include "support/patience.h"
 
 namespace carrel::test {
 namespace {
@@ -313,7 +314,7 @@ TEST_P(Shell, TimeoutEndsTheCommandAndKeepsTheShell) {
   Box box(GetParam());
   EXPECT_EQ(box.sh("A=kept; cd /tmp").status, 0);
   Run run = box.sh("echo a; sleep 600 & sleep 600", {"--timeout", "1", "--json"});
-  EXPECT_LT(run.duration, seconds(3));
+  EXPECT_LT(run.duration, patient(seconds(3)));
   EXPECT_EQ(run.status, 124);
   json result = json::parse(run.out, nullptr, false);
   ASSERT_TRUE(result.is_object()) << run.out << run.err;
@@ -338,7 +339,7 @@ TEST_P(Shell, TimeoutEndsWhatDoesNotWantToEnd) {
         "cat /dev/zero > /dev/null"}) {
     Run run = box.sh(text, {"--timeout", "500ms"}, {.timeout_seconds = 20});
     EXPECT_EQ(run.status, 124) << text;
-    EXPECT_LT(run.duration, seconds(4)) << text;
+    EXPECT_LT(run.duration, patient(seconds(4))) << text;
     expect_usable(box, text);
   }
 }
@@ -373,7 +374,7 @@ TEST_P(Shell, BusyShellIsSaidInOneLine) {
   Run second = box.sh("echo ran", {"--timeout", "500ms"}, {.timeout_seconds = 20});
   EXPECT_TRUE(second.status == 124 || second.status == 125) << second.status;
   EXPECT_TRUE(says_one_line(second, "busy"));
-  EXPECT_LT(second.duration, seconds(3));
+  EXPECT_LT(second.duration, patient(seconds(3)));
   first.send(SIGINT);
   EXPECT_FALSE(first.wait(seconds(5)).timed_out);
   expect_usable(box, "a busy shell");

@@ -150,14 +150,17 @@ std::string without_own(std::string text, const std::string& id) {
   return text;
 }
 
+// Both kinds of ready ones: the one that is locked in already, and the one that can become
+// anything.
 TEST_P(Warm, ReadyOneIsClosedAsTightlyAsANewOne) {
-  serve_warm(1);
+  serve_warm(2);
   const json wish = {{"memory", "96m"}, {"pids", 40},          {"tmp", "8m"},
                      {"cpus", 1},       {"env", {{"A", "b"}}}, {"hostname", "same"}};
   // Everything that a process can see of what holds it.
   const std::string look =
       "grep -E '^(Uid|Gid|Groups|NoNewPrivs|Seccomp|Cap|CoreDumping|THP)' "
-      "/proc/self/status; cat /proc/self/limits /proc/self/mounts | sed 's/[ug]id=[0-9]*//g'; env "
+      "/proc/self/status; cat /proc/self/limits /proc/self/mounts | sed 's/[ug]id=[0-9]*//g; "
+      "s/self.fd.[0-9]*/fd/g'; env "
       "| sort; "
       "nproc; "
       "cat /proc/meminfo /etc/passwd /etc/hosts /etc/hostname; stat -c '%A %U %G %n' /* "
@@ -181,18 +184,162 @@ TEST_P(Warm, ReadyOneIsClosedAsTightlyAsANewOne) {
                     get(box).json()["enforcement"],
                     without_own(carrel({"info", "--enforcement", id}).out, id)};
   };
-  const Observed ready = observe(create(wish));
-  EXPECT_EQ(metric("warm_hits_total"), 1);
+  // Of what was locked in ahead, with more and without; of what was built ahead with other sizes;
+  // and kinds for which it is built anew.
+  const json usual = {
+      {"memory", "96m"}, {"pids", 40}, {"env", {{"A", "b"}}}, {"workdir", "/tmp/w"}};
+  const json sizes = {{"memory", "96m"}, {"tmp", "8m"}, {"disk", "24m"}, {"cpus", 1}};
+  const std::string shown = place().work(GetParam()) + "/shown";
+  ASSERT_TRUE(std::filesystem::create_directory(shown));
+  place().give(shown, GetParam());
+  const json tree = {{"mounts", {{{"source", shown}, {"target", "/workspace/shown"}}}}};
+  const json elsewhere = {{"mounts", {{{"source", shown}, {"target", "/data"}}}}};
+  const std::vector<json> wishes = {wish,      json::object(),           usual, sizes, tree,
+                                    elsewhere, {{"writable_root", true}}};
+  std::vector<Observed> ready;
+  for (const json& one : wishes) {
+    ready.push_back(observe(create(one)));
+    EXPECT_EQ(metric("warm_hits_total"), static_cast<long>(ready.size())) << one.dump();
+    ASSERT_TRUE(eventually(10s, [&] { return metric("warm_sandboxes") == 2; }));
+  }
+  EXPECT_THAT(ready[0].inside, HasSubstr("NoNewPrivs:\t1"));
+  EXPECT_THAT(ready[0].inside, HasSubstr("A=b"));
   daemon_->kill();
   serve({"--warm", "0"});
-  const Observed made = observe(create(wish));
+  for (std::size_t i = 0; i < wishes.size(); ++i) {
+    SCOPED_TRACE(wishes[i].dump());
+    const Observed made = observe(create(wishes[i]));
+    EXPECT_EQ(ready[i].inside, made.inside);
+    EXPECT_EQ(ready[i].enforcement, made.enforcement);
+    EXPECT_FALSE(ready[i].told.empty());
+    EXPECT_EQ(ready[i].told, made.told);
+  }
   EXPECT_EQ(metric("warm_hits_total"), 0);
-  EXPECT_EQ(ready.inside, made.inside);
-  EXPECT_THAT(ready.inside, HasSubstr("NoNewPrivs:\t1"));
-  EXPECT_THAT(ready.inside, HasSubstr("A=b"));
-  EXPECT_EQ(ready.enforcement, made.enforcement);
-  EXPECT_FALSE(ready.told.empty());
-  EXPECT_EQ(ready.told, made.told);
+}
+
+// What was built ahead knows nothing of these.
+TEST_P(Warm, SizesTextsAndTimeAreThoseOfTheTaking) {
+  serve_warm(2);
+  std::this_thread::sleep_for(2100ms);
+  const auto taken = std::chrono::duration_cast<std::chrono::seconds>(
+                         std::chrono::system_clock::now().time_since_epoch())
+                         .count();
+  const std::string box = create({{"tmp", "8m"}, {"disk", "12m"}, {"memory", "80m"}});
+  const std::string other = create();
+  ASSERT_EQ(metric("warm_hits_total"), 2);
+  auto fits = [&](const std::string& where, int megabytes) {
+    return shell(box, "dd if=/dev/zero of=" + where +
+                          "/f bs=1M count=" + std::to_string(megabytes) +
+                          " 2>/dev/null; s=$?; rm -f " + where + "/f; exit $s")["exit_code"] == 0;
+  };
+  EXPECT_TRUE(fits("/tmp", 7));
+  EXPECT_FALSE(fits("/tmp", 9));
+  EXPECT_TRUE(fits("/workspace", 11));
+  EXPECT_FALSE(fits("/workspace", 13));
+  EXPECT_THAT(shell(box, "head -1 /proc/meminfo")["stdout"].get<std::string>(),
+              HasSubstr(" 81920 kB"));
+  const std::string since = shell(box, "sed -n 's/^btime //p' /proc/stat")["stdout"];
+  EXPECT_GE(std::stoll("0" + since), taken);
+  EXPECT_LT(std::stod("0" + shell(box, "cut -d' ' -f1 /proc/uptime")["stdout"].get<std::string>()),
+            2.0);
+  // Nobody can write to what stands in the place of the host's files, and no two are the same.
+  EXPECT_NE(shell(box, "echo x > /proc/stat")["exit_code"], 0);
+  for (const char* file : {"/etc/machine-id", "/proc/sys/kernel/random/boot_id"}) {
+    EXPECT_NE(shell(box, std::string("cat ") + file)["stdout"],
+              shell(other, std::string("cat ") + file)["stdout"]);
+  }
+}
+
+// Whether its first process has given up all that it could still do, and so can be nothing else.
+bool is_locked(pid_t guest) {
+  return status_field(guest, "CapEff").find_first_not_of("\t0") == std::string::npos &&
+         status_field(guest, "Seccomp").ends_with("2") &&
+         status_field(guest, "NoNewPrivs").ends_with("1");
+}
+
+TEST_P(Warm, AllButOneAreLockedInAlready) {
+  serve_warm(3);
+  std::vector<pid_t> locked;
+  std::vector<pid_t> open;
+  for (const HostProcess& guest : guests()) {
+    (is_locked(guest.pid) ? locked : open).push_back(guest.pid);
+  }
+  ASSERT_EQ(locked.size(), 2U);
+  ASSERT_EQ(open.size(), 1U);
+  // Nothing but its first process is in it, and it has the host's clocks still.
+  for (const HostProcess& process : descendants()) {
+    EXPECT_EQ(std::count(locked.begin(), locked.end(), process.parent), 0) << process.pid;
+  }
+  // What it cannot be is made of the other one; of these no more than one is used for each.
+  const std::string mine = create({{"hostname", "mine"}});
+  EXPECT_EQ(shell(mine, "hostname")["stdout"], "mine\n");
+  EXPECT_TRUE(is_locked(open[0]));
+  EXPECT_EQ(metric("warm_hits_total"), 1);
+  const std::string usual = create({{"memory", "96m"}, {"env", {{"WHO", "me"}}}});
+  EXPECT_EQ(shell(usual, "echo $WHO $(hostname)")["stdout"], "me sandbox\n");
+  EXPECT_EQ(metric("warm_hits_total"), 2);
+  EXPECT_TRUE(eventually(5s, [&] { return metric("warm_sandboxes") == 3; }));
+  EXPECT_EQ(guests().size(), 5U);
+}
+
+// What no ready one can become is made anew, and is what was asked for.
+TEST_P(Warm, WhatTheLockedOnesAreNotIsMadeAnew) {
+  serve_warm(2);
+  std::vector<std::string> made;
+  for (int i = 0; i < 4; ++i) {  // faster than they are made
+    made.push_back(create({{"hostname", "h" + std::to_string(i)}, {"tmp", "8m"}}));
+  }
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(shell(made[static_cast<std::size_t>(i)],
+                    "hostname; df -m /tmp | awk 'NR==2{print $2}'")["stdout"],
+              "h" + std::to_string(i) + "\n8\n");
+  }
+  EXPECT_EQ(metric("warm_hits_total") + metric("warm_misses_total"), 4);
+}
+
+TEST_P(Warm, LockedOneHasTimeTextsAndLimitsOfTheTaking) {
+  serve_warm(2);
+  std::this_thread::sleep_for(2100ms);
+  const auto taken = std::chrono::duration_cast<std::chrono::seconds>(
+                         std::chrono::system_clock::now().time_since_epoch())
+                         .count();
+  const json wish = {{"memory", "64m"}, {"pids", 12},          {"timeout", 7},
+                     {"lease", 3600},   {"workdir", "/tmp/w"}, {"env", {{"A", "b"}}}};
+  const ApiAnswer made = post("/v1/sandboxes", wish);
+  ASSERT_EQ(made.status, 201) << made.body;
+  ASSERT_EQ(metric("warm_hits_total"), 1);
+  const std::string box = "/v1/sandboxes/" + made.json()["id"].get<std::string>();
+  EXPECT_FALSE(get(box).json()["lease_ends_ms"].is_null());
+  EXPECT_THAT(shell(box, "head -1 /proc/meminfo")["stdout"].get<std::string>(),
+              HasSubstr(" 65536 kB"));
+  const std::string since = shell(box, "sed -n 's/^btime //p' /proc/stat")["stdout"];
+  EXPECT_GE(std::stoll("0" + since), taken);
+  EXPECT_LT(std::stod("0" + shell(box, "cut -d' ' -f1 /proc/uptime")["stdout"].get<std::string>()),
+            2.0);
+  EXPECT_EQ(shell(box, "echo $PWD $A")["stdout"], "/tmp/w b\n");
+  EXPECT_NE(shell(box, "echo x > /proc/stat")["exit_code"], 0);
+  const ApiAnswer eater =
+      post(box + "/exec",
+           {{"argv", {"python3", "-c", "x = b'x' * (160 << 20)\nimport time\ntime.sleep(1)"}}});
+  EXPECT_EQ(eater.json()["oom_killed"], true) << eater.body;
+  const ApiAnswer late = post(box + "/exec", {{"argv", {"sleep", "20"}}});
+  EXPECT_EQ(late.json()["timed_out"], true) << late.body;
+  // Some of them stay for a while, so they come last.
+  const std::string bomb =
+      "import os, time\nn = 0\ntry:\n  while n < 30:\n    if os.fork() == 0: time.sleep(0.4); "
+      "os._exit(0)\n    n += 1\nexcept OSError: pass\nprint(n)";
+  const json forked = post(box + "/exec", {{"argv", {"python3", "-c", bomb}}}).json();
+  EXPECT_LT(std::stol("0" + forked.value("stdout", "99")), 12) << forked.dump();
+}
+
+// It is not as idle as it was in the pool.
+TEST_P(Warm, IdleTimeBeginsWithTheTaking) {
+  serve_warm(2);
+  std::this_thread::sleep_for(3500ms);
+  const std::string box = create({{"on_idle", "remove"}, {"idle_timeout", 3}});
+  ASSERT_EQ(metric("warm_hits_total"), 1);
+  std::this_thread::sleep_for(1200ms);
+  EXPECT_EQ(get(box).json()["state"], "running");
 }
 
 TEST_P(Warm, LimitsAreThoseThatWereAskedFor) {

@@ -249,6 +249,7 @@ TEST_P(Workspaces, WorkloadStandsStillForASnapshot) {
   for (int round = 0; round < 10; ++round) {
     const std::string id = says({"snapshot", "w"});
     const json whole = object({"workspace", "history", "w"});
+    ASSERT_TRUE(whole.contains("snapshots") && !whole["snapshots"].empty()) << whole;
     EXPECT_GT(whole["snapshots"].back()["frozen_us"], 0) << whole;
     const std::string layers = place().home(GetParam()) + "/layers";
     long numbers[2] = {0, 0};
@@ -266,6 +267,70 @@ TEST_P(Workspaces, WorkloadStandsStillForASnapshot) {
   }
   EXPECT_EQ(box.sh("cat a | wc -l").out, "1\n") << "it goes on afterwards";
   EXPECT_EQ(box.exec({"pkill", "python3"}).status, 0);
+}
+
+// Nobody is told of such a write while the file is mapped.
+TEST_P(Workspaces, WritesThroughAMappingAreInEverySnapshot) {
+  const Box box(GetParam(), {"--workspace", "w"});
+  does(box, "mkdir a b; echo x > a/x; head -c 4096 /dev/zero > b/m");
+  says({"snapshot", "w"});
+  does(box, "sleep 0.05; echo y > a/x");
+  says({"snapshot", "w"});
+  does(box,
+       "python3 -c \"import mmap, os, time\n"
+       "f = os.open('b/m', os.O_RDWR)\n"
+       "m = mmap.mmap(f, 4096); os.close(f)\n"
+       "for i in range(1, 5):\n"
+       " while not os.path.exists('/tmp/%d' % i): time.sleep(0.01)\n"
+       " m[0:1] = b'%d' % i; open('/tmp/done%d' % i, 'w')\n\" > /tmp/log 2>&1 & :");
+  std::vector<std::string> ids;
+  for (const char* round : {"1", "2", "3", "4"}) {
+    const std::string n(round);
+    does(box, "touch /tmp/" + n + "; while ! [ -e /tmp/done" + n + " ]; do sleep 0.01; done");
+    ids.push_back(says({"snapshot", "w"}));
+  }
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    EXPECT_EQ(says({"restore", "w", ids[i]}), ids[i]);
+    EXPECT_EQ(box.sh("head -c 1 b/m").out, std::to_string(i + 1));
+  }
+}
+
+// The keeper holds a watch over the tree between two snapshots, and lets it go with the sandbox.
+TEST_P(Workspaces, AWatchIsKeptForAsLongAsTheSandboxLives) {
+  const auto watches = [this] {
+    std::ptrdiff_t found = 0;
+    for (const auto& process : fs::directory_iterator("/proc")) {
+      std::ifstream command(process.path() / "cmdline", std::ios::binary);
+      const std::string words(std::istreambuf_iterator<char>(command), {});
+      std::error_code ignored;
+      if (words.find(std::string("keeper") + '\0') == std::string::npos ||
+          !fs::equivalent(process.path() / "exe", place().program(), ignored)) {
+        continue;
+      }
+      for (const auto& fd : fs::directory_iterator(process.path() / "fd", ignored)) {
+        found += fs::read_symlink(fd, ignored) == "anon_inode:inotify" ? 1 : 0;
+      }
+    }
+    return found;
+  };
+  Box box(GetParam(), {"--workspace", "w"});
+  does(box, "mkdir a; echo x > a/x");
+  EXPECT_EQ(watches(), 0);
+  says({"snapshot", "w"});
+  const bool own_disk =
+      GetParam() == As::kRoot && fs::exists(place().home(GetParam()) + "/workspaces/w/disk");
+  EXPECT_EQ(watches(), own_disk ? 0 : 1);
+  says({"snapshot", "w"});
+  EXPECT_EQ(watches(), own_disk ? 0 : 1);
+  const Run forked = carrel({"fork", "w", "--workspace", "copy"});
+  EXPECT_EQ(forked.status, 0) << forked.err;
+  EXPECT_EQ(watches(), own_disk ? 0 : 1) << "the last snapshot was enough";
+  EXPECT_EQ(object({"workspace", "history", "w"})["snapshots"].size(), 2U);
+  EXPECT_EQ(carrel({"rm", "--force", box.id()}).status, 0);
+  for (int i = 0; i < 100 && watches() > 0; ++i) {
+    ::usleep(50'000);
+  }
+  EXPECT_EQ(watches(), 0);
 }
 
 TEST_P(Workspaces, StoppedProgramsStayStopped) {

@@ -38,6 +38,17 @@ class Victim {
   std::uint32_t channel_ = 0;
 };
 
+// The guest learns who the program is after that may have begun, and even spoken.
+TEST_P(Helpers, ASignalThatComesBeforeTheProgramIsKnownReachesIt) {
+  Box box(GetParam());
+  Connection client(GetParam(), box);
+  const std::uint32_t channel = client.start({.text = {}, .arguments = {"sleep", "600"}});
+  client.send(channel, protocol::FrameType::kSignal, std::string("\x0f\0\0\0", 4));
+  const Heard& heard = client.wait(channel, seconds(10));
+  EXPECT_EQ(heard.end.kind, EndKind::kSignaled);
+  EXPECT_EQ(heard.end.signal, 15U);
+}
+
 TEST_P(Helpers, KilledMinderEndsItsCommand) {
   Box box(GetParam());
   Victim victim(GetParam(), box);

@@ -9,6 +9,7 @@
 
 #include "support/host.h"
 #include "support/place.h"
+#include "support/walls.h"
 
 namespace carrel::test {
 
@@ -80,6 +81,16 @@ pid_t Box::first_process() const {
     }
     const std::string space = std::filesystem::read_symlink(entry.path() / "ns/pid", failed);
     if (space + "\n" == run.out) {
+      return pid;
+    }
+  }
+  // Behind a kernel of its own the names of namespaces are others: who stands for it on the host.
+  if (walls().isolation() != "namespace") {
+    const std::string record =
+        read_text(place().home(as_) + "/run/box/" + id_ + "/record").value_or("");
+    const std::size_t at = record.find("\npid=");
+    const int pid = at == std::string::npos ? 0 : std::atoi(record.c_str() + at + 5);
+    if (pid > 1) {
       return pid;
     }
   }

@@ -1,15 +1,17 @@
 """A Docker engine of the tests' own.
 
-usage: dockerd.py DIRECTORY
+usage: dockerd.py DIRECTORY [podman]
 
-Starts dockerd with everything that it keeps in DIRECTORY, which has to be there, and writes `ready`
-there when it answers at DIRECTORY/socket. A line "start" on the standard input starts it again after
-it was ended, and writes `ready` again. The end of the input ends it, and removes what it left.
+Starts dockerd, or podman as a service that speaks like it, with everything that it keeps in
+DIRECTORY, which has to be there, and writes `ready` there when it answers at DIRECTORY/socket. A line
+"start" on the standard input starts it again after it was ended, and writes `ready` again. The end of
+the input ends it, and removes what it left.
 """
 
 import ctypes
 import glob
 import http.client
+import json
 import os
 import shutil
 import signal
@@ -48,8 +50,9 @@ def answers(path):
 class Engine:
     """dockerd in a directory."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, kind):
         self.directory = directory
+        self.kind = kind
         self.socket = os.path.join(directory, "socket")
         self.group = f"carrel-test-{os.getpid()}"
         self.process = None
@@ -66,8 +69,27 @@ class Engine:
                  "--exec-root", self.directory + "/exec", "--pidfile", self.directory + "/pid",
                  "-H", "unix://" + self.socket, "--iptables=false", "--ip6tables=false",
                  "--bridge=none", "--storage-driver=vfs", "--cgroup-parent", "/" + self.group]
+        crashes = os.path.join(self.directory, "crashes")
+        with open(crashes, "w", encoding="ascii") as program:
+            program.write("#!/bin/sh\nkill -SEGV $$\n")
+        os.chmod(crashes, 0o755)
+        runtimes = {"crashes": {"path": crashes}}
         if shutil.which("runsc"):
-            words += ["--add-runtime", "runsc=" + shutil.which("runsc")]
+            arguments = ["--platform=ptrace", "--network=none"]
+            runtimes["runsc-closed"] = {"path": shutil.which("runsc"), "runtimeArgs": arguments}
+            # The guest behind gVisor calls at a socket of the host's.
+            runtimes["runsc"] = {"path": shutil.which("runsc"),
+                                 "runtimeArgs": [*arguments, "--host-uds=open"]}
+        settings = os.path.join(self.directory, "daemon.json")
+        with open(settings, "w", encoding="ascii") as file:
+            json.dump({"runtimes": runtimes}, file)
+        words += ["--config-file", settings]
+        if self.kind == "podman":
+            # Its usual runtime, crun, gives up where control groups of both versions are used.
+            words = ["podman", "--runtime", shutil.which("runc"), "--root", self.directory + "/data",
+                     "--runroot", self.directory + "/exec", "--storage-driver", "vfs",
+                     "--cgroup-manager", "cgroupfs", "system", "service", "-t", "0",
+                     "unix://" + self.socket]
         with open(self.directory + "/log", "ab") as log:
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             preexec_fn=at_birth)
@@ -100,7 +122,7 @@ class Engine:
     def end_shims(self):
         """Those that an engine left that was ended by force."""
         for name in os.listdir("/proc"):
-            if name.isdigit() and is_ours(int(name), self.directory + "/exec/containerd"):
+            if name.isdigit() and is_ours(int(name), self.directory + "/exec"):
                 os.kill(int(name), signal.SIGKILL)
 
     def clean(self):
@@ -140,7 +162,7 @@ def is_ours(pid, directory):
 
 
 def main():
-    engine = Engine(os.path.abspath(sys.argv[1]))
+    engine = Engine(os.path.abspath(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "docker")
     ready = os.path.join(engine.directory, "ready")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "http/client.h"
@@ -18,7 +19,7 @@ namespace carrel::test {
 namespace {
 
 // Its parent ends at once, so that it has none of ours.
-void start_apart(const std::string& directory, int input) {
+void start_apart(const std::string& directory, const char* kind, int input) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::setsid();
@@ -28,7 +29,7 @@ void start_apart(const std::string& directory, int input) {
       ::dup2(log, STDOUT_FILENO);
       ::dup2(log, STDERR_FILENO);
       ::execl("/usr/bin/python3", "python3", "-B", CARREL_SUPPORT_SCRIPTS "/dockerd.py",
-              directory.c_str(), nullptr);
+              directory.c_str(), kind, nullptr);
       ::_exit(127);
     }
     ::_exit(0);
@@ -38,7 +39,7 @@ void start_apart(const std::string& directory, int input) {
 
 }  // namespace
 
-DockerEngine::DockerEngine() {
+DockerEngine::DockerEngine(Kind kind) {
   std::string name = "/tmp/carrel-engine-XXXXXX";
   std::array<int, 2> ends{};
   if (::mkdtemp(name.data()) == nullptr || ::pipe2(ends.data(), O_CLOEXEC) != 0) {
@@ -48,10 +49,10 @@ DockerEngine::DockerEngine() {
   directory_ = name;
   std::filesystem::permissions(directory_, static_cast<std::filesystem::perms>(0755));
   input_ = ends[1];
-  start_apart(directory_, ends[0]);
+  start_apart(directory_, kind == Kind::kPodman ? "podman" : "docker", ends[0]);
   ::close(ends[0]);
   if (!await_ready()) {
-    ADD_FAILURE() << "dockerd does not start (package docker.io): "
+    ADD_FAILURE() << "the engine does not start (packages docker.io, podman): "
                   << read_text(directory_ + "/helper.log").value_or("");
   }
   ::setenv("DOCKER_HOST", ("unix://" + socket()).c_str(), 1);
@@ -91,6 +92,31 @@ std::string DockerEngine::ask(const std::string& method, const std::string& targ
                                         : http::Method::kPost;
   request.url = {http::Scheme::kHttp, "localhost", 80, target};
   auto answer = client.fetch(request, 8U << 20, std::chrono::seconds(30));
+  return answer.ok() ? answer->body : answer.error().to_string();
+}
+
+std::string DockerEngine::import_files(
+    const std::string& name, const std::vector<std::pair<std::string, std::string>>& files) const {
+  const std::string tree = directory_ + "/tree";
+  for (const auto& [path, content] : files) {
+    std::filesystem::create_directories(std::filesystem::path(tree + "/" + path).parent_path());
+    std::ofstream(tree + "/" + path) << content;
+  }
+  const std::string archive = directory_ + "/tree.tar";
+  EXPECT_EQ(std::system(("tar -C " + tree + " -cf " + archive + " .").c_str()), 0);
+  http::ClientOptions options;
+  options.unix_socket = socket();
+  http::Client client(std::move(options));
+  http::Request request;
+  request.method = http::Method::kPost;
+  request.headers.push_back({"Content-Type", "application/x-tar"});
+  request.body = read_text(archive).value_or("");
+  const std::size_t colon = name.rfind(':');
+  request.url = {http::Scheme::kHttp, "localhost", 80,
+                 "/images/create?fromSrc=-&repo=" + http::encode_query(name.substr(0, colon)) +
+                     "&tag=" + http::encode_query(name.substr(colon + 1))};
+  auto answer = client.fetch(request, 1U << 20, std::chrono::seconds(30));
+  std::filesystem::remove_all(tree);
   return answer.ok() ? answer->body : answer.error().to_string();
 }
 

@@ -4,6 +4,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "support/process.h"
 
@@ -14,7 +16,8 @@ namespace carrel::test {
 // programs find it by DOCKER_HOST, which it sets.
 class DockerEngine {
  public:
-  DockerEngine();
+  enum class Kind { kDocker, kPodman };
+  explicit DockerEngine(Kind kind = Kind::kDocker);
   ~DockerEngine();
   DockerEngine(const DockerEngine&) = delete;
   DockerEngine& operator=(const DockerEngine&) = delete;
@@ -26,6 +29,9 @@ class DockerEngine {
 
   // What it has, by `docker`-like names: "GET", "/containers/json?all=1".
   [[nodiscard]] std::string ask(const std::string& method, const std::string& target) const;
+  // Makes an image of files with these contents, by their paths; its answer.
+  [[nodiscard]] std::string import_files(
+      const std::string& name, const std::vector<std::pair<std::string, std::string>>& files) const;
   // The ids of all containers that any installation of Carrel has, one a line.
   [[nodiscard]] std::string containers() const;
 

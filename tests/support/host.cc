@@ -14,6 +14,8 @@
 #include <sstream>
 #include <thread>
 
+#include "support/patience.h"
+
 namespace carrel::test {
 
 namespace {
@@ -213,7 +215,7 @@ unsigned long number_from(const char* variable, unsigned long otherwise) {
 }
 
 bool eventually(std::chrono::milliseconds patience, const std::function<bool()>& question) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto deadline = std::chrono::steady_clock::now() + patient(patience);
   while (!question()) {
     if (std::chrono::steady_clock::now() >= deadline) {
       return false;

@@ -19,6 +19,7 @@
 #include <memory>
 
 #include "support/host.h"
+#include "support/walls.h"
 
 namespace carrel::test {
 
@@ -176,13 +177,16 @@ namespace {
 
 // The same tests are run with each backend: it is named where a sandbox is made.
 std::vector<std::string> with_backend(std::vector<std::string> arguments) {
-  const char* const backend = std::getenv("CARREL_TEST_BACKEND");
+  const Walls tested = walls();
   const bool makes =
       !arguments.empty() &&
       (arguments.front() == "run" || arguments.front() == "code" || arguments.front() == "create");
-  if (backend != nullptr && makes &&
+  if (tested.named && makes &&
       std::find(arguments.begin(), arguments.end(), "--backend") == arguments.end()) {
-    arguments.insert(arguments.begin() + 1, {"--backend", backend});
+    arguments.insert(arguments.begin() + 1, {"--backend", tested.backend});
+    if (!tested.runtime.empty()) {
+      arguments.insert(arguments.begin() + 3, {"--runtime", tested.runtime});
+    }
   }
   return arguments;
 }

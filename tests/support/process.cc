@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -14,6 +15,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ostream>
+
+#include "support/patience.h"
 
 namespace carrel::test {
 
@@ -49,6 +52,26 @@ void close_fd(int& fd) {
     ::close(fd);
     fd = -1;
   }
+}
+
+// What the program refused is in the test's report, whatever the test itself says about it: see
+// tests/conformance/conformance.py.
+void note_refusal(const std::string& said) {
+  static std::string of_test;
+  static std::string all;
+  const testing::TestInfo* const test = testing::UnitTest::GetInstance()->current_test_info();
+  if (test == nullptr || !said.starts_with("carrel: ")) {
+    return;
+  }
+  const std::string name = std::string(test->test_suite_name()) + "." + test->name();
+  if (of_test != name) {
+    of_test = name;
+    all.clear();
+  }
+  for (char c : said.substr(0, 500)) {
+    all += c >= ' ' && c <= '~' ? c : ' ';
+  }
+  testing::Test::RecordProperty("refusals", all);
 }
 
 // False at the end of the stream.
@@ -168,14 +191,14 @@ void Process::serve(milliseconds patience, std::string_view* input) {
 
 void Process::write(const std::string& text) {
   std::string_view rest = text;
-  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(30);
+  const Clock::time_point deadline = Clock::now() + patient(std::chrono::seconds(30));
   while (!rest.empty() && input_ >= 0 && Clock::now() < deadline) {
     serve(milliseconds(100), &rest);
   }
 }
 
 bool Process::wait_for_output(const std::string& text, milliseconds patience) {
-  const Clock::time_point deadline = Clock::now() + patience;
+  const Clock::time_point deadline = Clock::now() + patient(patience);
   while (run_.out.find(text) == std::string::npos) {
     if (Clock::now() >= deadline || output_ < 0) {
       return false;
@@ -187,7 +210,7 @@ bool Process::wait_for_output(const std::string& text, milliseconds patience) {
 
 Run Process::wait(milliseconds patience) {
   close_input();
-  const Clock::time_point deadline = Clock::now() + patience;
+  const Clock::time_point deadline = Clock::now() + patient(patience);
   while (!ended_) {
     if (Clock::now() >= deadline) {
       run_.timed_out = true;
@@ -205,6 +228,9 @@ Run Process::wait(milliseconds patience) {
     before = run_.out.size() + run_.err.size();
     serve(milliseconds(0), nullptr);
   } while (run_.out.size() + run_.err.size() > before);
+  if (run_.status == 125) {
+    note_refusal(run_.err);
+  }
   return run_;
 }
 

@@ -22,7 +22,7 @@ say() {
 # What the guest gets: the program, the test programs and the scripts that drive them.
 rm -rf "$work/payload" "$work/payload.img"
 mkdir -p "$work/payload/bin"
-cp "$here/guest.sh" "$here/scenarios.py" "$work/payload/"
+cp "$here/guest.sh" "$here/scenarios.py" "$here/service.py" "$here"/../../packaging/carrel.* "$work/payload/"
 for program in $programs; do
   find "$build" -type f -perm -u+x -name "$program" -exec cp {} "$work/payload/bin/" \;
 done

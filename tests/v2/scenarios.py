@@ -15,6 +15,8 @@ import sys
 import time
 import traceback
 
+import service
+
 CARREL = "/usr/local/bin/carrel"
 GROUPS = "/sys/fs/cgroup"
 SLOW = 60  # seconds; the machine may be emulated
@@ -355,6 +357,7 @@ STORIES = [
     without_a_bus_there_is_the_next_best,
     logout_without_linger_ends_sandboxes_and_that_was_said,
     logout_with_linger_leaves_sandboxes_alone,
+    *service.STORIES,
 ]
 
 

@@ -121,18 +121,18 @@ Result<MountPlan> wrap_plan(const policy::Spec& spec, const HostTree& host,
 }
 
 std::string
-real_boot(const LaunchRequest& request, const SandboxGroups& groups, const EnforcementFacts& facts, const kernel::CaptiveNetwork& network, std::uint32_t outer_id) asm(
+real_boot(const LaunchRequest& request, const SandboxGroups& groups, const EnforcementFacts& facts, const kernel::CaptiveNetwork& network, OuterIds outer) asm(
     "__real__ZN6carrel6native11encode_bootB5cxx11ERKNS0_13LaunchRequestERKNS0_"
-    "13SandboxGroupsERKNS0_16EnforcementFactsERKNS_6kernel14CaptiveNetworkEj");
+    "13SandboxGroupsERKNS0_16EnforcementFactsERKNS_6kernel14CaptiveNetworkENS0_8OuterIdsE");
 std::string
-wrap_boot(const LaunchRequest& request, const SandboxGroups& groups, const EnforcementFacts& facts, const kernel::CaptiveNetwork& network, std::uint32_t outer_id) asm(
+wrap_boot(const LaunchRequest& request, const SandboxGroups& groups, const EnforcementFacts& facts, const kernel::CaptiveNetwork& network, OuterIds outer) asm(
     "__wrap__ZN6carrel6native11encode_bootB5cxx11ERKNS0_13LaunchRequestERKNS0_"
-    "13SandboxGroupsERKNS0_16EnforcementFactsERKNS_6kernel14CaptiveNetworkEj");
+    "13SandboxGroupsERKNS0_16EnforcementFactsERKNS_6kernel14CaptiveNetworkENS0_8OuterIdsE");
 
 std::string wrap_boot(const LaunchRequest& request, const SandboxGroups& groups,
                       const EnforcementFacts& facts, const kernel::CaptiveNetwork& network,
-                      std::uint32_t outer_id) {
-  const std::string message = real_boot(request, groups, facts, network, outer_id);
+                      OuterIds outer) {
+  const std::string message = real_boot(request, groups, facts, network, outer);
   protocol::Boot boot;
   if (left_out() != "filter" || !protocol::parse_boot(message, boot)) {
     return message;

@@ -38,6 +38,24 @@ def test_the_shell_keeps_its_directory_and_variables(box: Sandbox) -> None:
     box.run("cd /workspace")
 
 
+def test_the_first_command_comes_with_the_sandbox() -> None:
+    with Sandbox(first="cd /tmp; echo up; (exit 3)") as box:
+        assert box.first is not None
+        assert (box.first.exit_code, box.first.stdout) == (3, "up\n")
+        assert box.run("pwd").stdout == "/tmp\n"
+    with Sandbox(first=["printf", "%s", "a b"]) as box:
+        assert box.first is not None and box.first.stdout == "a b"
+    with Sandbox() as box:
+        assert box.first is None
+
+
+def test_a_first_command_that_cannot_be_run_leaves_no_sandbox() -> None:
+    before = {one.id for one in Carrel().sandboxes()}
+    with pytest.raises(InvalidError):
+        Sandbox(first="echo \0").open()
+    assert {one.id for one in Carrel().sandboxes()} == before
+
+
 def test_streams_and_exit_codes_are_exact(box: Sandbox) -> None:
     result = box.run("printf 'a\\n\\n b'; echo e >&2; exit 7", session="exact")
     assert (result.exit_code, result.stdout, result.stderr) == (7, "a\n\n b", "e\n")

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/docker/working.h"
 #include "base/files.h"
 #include "base/unix_socket.h"
 #include "protocol/frame.h"
@@ -45,8 +46,21 @@ int number_in(const Json& object, const char* key) {
 
 int first_process_of(const Json& found) { return number_in(found.value("State", Json()), "Pid"); }
 
-Status check_apart(int process) {
+bool are_together(pid_t one, pid_t other, const std::string& container) {
+  constexpr std::size_t kLongest = 16U << 10;
+  const auto groups = [](pid_t process) {
+    auto text = read_file_at(AT_FDCWD, "/proc/" + std::to_string(process) + "/cgroup", kLongest);
+    return text.ok() ? std::move(text.value()) : std::string();
+  };
+  return groups(one).find(container) != std::string::npos &&
+         groups(other).find(container) != std::string::npos;
+}
+
+Status check_apart(int process, EngineKind engine) {
   for (const char* kind : {"mnt", "pid", "net", "ipc", "uts", "cgroup"}) {
+    if (engine == EngineKind::kPodman && std::string_view(kind) == "cgroup") {
+      continue;
+    }
     struct stat own{};
     struct stat theirs{};
     const std::string below = std::string("/ns/") + kind;
@@ -65,12 +79,17 @@ Status check_apart(int process) {
 Result<Door::Caller> await_call(const Engine& engine, const std::string& container,
                                 const Door& door) {
   const Clock::time_point last = Clock::now() + kCall;
+  Working working(engine.owner());
   for (;;) {
     auto caller = door.answer(kLook);
     if (caller.ok() || caller.error().code != Code::kTimeout || Clock::now() >= last) {
       return caller;
     }
     CARREL_ASSIGN(const Json found, engine.inspect(container));
+    working.count(first_process_of(found));
+    if (working.quiet() >= kQuiet) {
+      return caller;
+    }
     if (first_process_of(found) == 0) {
       return unsupported("Failed to create sandbox: its container ended at once, with status " +
                              std::to_string(number_in(found.value("State", Json()), "ExitCode")),
@@ -87,7 +106,7 @@ pid_t pid_of(int process) {
 }
 
 Result<UniqueFd> receive_guest(int stream) {
-  const timeval patience{5, 0};
+  const timeval patience{2, 0};
   (void)::setsockopt(stream, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   std::array<char, protocol::kHeaderSize> head{};
   std::vector<UniqueFd> descriptors;

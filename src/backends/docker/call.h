@@ -20,8 +20,13 @@ Result<Door::Caller> await_call(const Engine& engine, const std::string& contain
 // The container's first process, as the engine tells; 0: there is none.
 int first_process_of(const nlohmann::json& found);
 
+// Whether the engine has both processes in the groups of that container.
+bool are_together(pid_t one, pid_t other, const std::string& container);
+
 // What a guest cannot see by itself: whether a namespace of the container is the host's.
-Status check_apart(int process);
+// podman's containers have the host's control groups where these are of version 1; the guest makes
+// a namespace of its own before anything of the workload runs.
+Status check_apart(int process, EngineKind kind);
 
 // The container's first process names the guest that it made, by a descriptor, or says why not.
 Result<UniqueFd> receive_guest(int stream);

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "backends/docker/comparison.h"
+#include "backends/docker/layout.h"
 #include "base/utf8.h"
 #include "guest/contained.h"
 #include "policy/mount_paths.h"
@@ -80,7 +82,7 @@ bool has(const std::vector<std::string>& options, std::string_view name) {
   });
 }
 
-Json security_of(const std::vector<std::string>& engines) {
+Json security_of(const std::vector<std::string>& engines, EngineKind kind) {
   // The guest has a filter of its own, and a stricter one. Both labels would forbid it to mount.
   Json options = {"no-new-privileges", "seccomp=unconfined"};
   if (has(engines, "name=apparmor")) {
@@ -88,6 +90,9 @@ Json security_of(const std::vector<std::string>& engines) {
   }
   if (has(engines, "name=selinux")) {
     options.push_back("label=disable");
+  }
+  if (kind == EngineKind::kPodman) {
+    options.push_back(kUnmasked);
   }
   return options;
 }
@@ -100,6 +105,16 @@ Json host_config(const sandbox::RoomRequest& request, const ContainerTerms& term
     cpus = std::min<std::uint64_t>(cpus, terms.cpus * 1000ULL);
   }
   const std::uint64_t memory = limits.memory_bytes + kOwnMemory;
+  Json ulimits = none;
+  std::string users = has(terms.security, "name=userns") ? "host" : "";
+  if (terms.kind == EngineKind::kPodman) {
+    // Its own are higher than it may set everywhere. The guest's are lower than these.
+    for (const auto& [name, most] :
+         {std::pair("nofile", terms.open_files), std::pair("nproc", terms.processes)}) {
+      ulimits.push_back({{"Name", name}, {"Soft", most}, {"Hard", most}});
+    }
+    users = has(terms.security, "name=rootless") ? "keep-id" : "";  // his id is his inside, too
+  }
   return {
       {"AutoRemove", true},  // CRITICAL: it goes when its guest ends, whoever is left to see that
       {"RestartPolicy", {{"Name", "no"}}},
@@ -108,14 +123,15 @@ Json host_config(const sandbox::RoomRequest& request, const ContainerTerms& term
       {"Privileged", false},
       {"CapAdd", none},
       {"CapDrop", {"ALL"}},
-      {"SecurityOpt", security_of(terms.security)},
+      {"SecurityOpt", security_of(terms.security, terms.kind)},
       {"ReadonlyRootfs", true},
       {"NetworkMode", "none"},
       {"IpcMode", "private"},
       {"PidMode", ""},
       {"UTSMode", ""},
       {"CgroupnsMode", "private"},
-      {"UsernsMode", has(terms.security, "name=userns") ? "host" : ""},
+      {"UsernsMode", users},
+      {"Ulimits", ulimits},
       // The guest makes a proc of its own and hides the same in it. The kernel allows that only
       // where nothing of the first one is hidden, and nobody but the guest ever sees that.
       {"MaskedPaths", none},
@@ -136,71 +152,6 @@ Json host_config(const sandbox::RoomRequest& request, const ContainerTerms& term
       {"Links", none},
       {"PortBindings", Json::object()},
       {"PublishAllPorts", false}};
-}
-
-bool is_empty(const Json& value) {
-  return value.is_null() || (value.is_boolean() && !value.get<bool>()) ||
-         (value.is_number() && value == 0) ||
-         ((value.is_string() || value.is_array() || value.is_object()) &&
-          (value.is_string() ? value.get_ref<const std::string&>().empty() : value.empty()));
-}
-
-// What was asked for, as an engine tells it again: it may have added keys, and tells nothing in
-// several ways.
-bool same(const Json& asked, const Json& found) {
-  if (is_empty(asked) || is_empty(found)) {
-    return is_empty(asked) && is_empty(found);
-  }
-  if (asked.is_object()) {
-    for (const auto& [key, value] : asked.items()) {
-      const auto other = found.is_object() ? found.find(key) : found.end();
-      if (!same(value, found.is_object() && other != found.end() ? *other : Json())) {
-        return false;
-      }
-    }
-    return found.is_object();
-  }
-  if (asked.is_array()) {
-    return found.is_array() && asked.size() == found.size() &&
-           std::equal(asked.begin(), asked.end(), found.begin(), same);
-  }
-  return asked == found;
-}
-
-Json member(const Json& object, const std::string& key) {
-  const auto found = object.is_object() ? object.find(key) : object.end();
-  return object.is_object() && found != object.end() ? *found : Json();
-}
-
-Error differs(const std::string& setting) {
-  return Error{
-      Code::kUnsupported, 0,
-      "Failed to create sandbox: cannot rely on these walls: the Docker engine did not keep "
-      "to what it was asked for: " +
-          setting,
-      "run 'carrel doctor'"};
-}
-
-// What is mounted in the end: nothing less, nothing more.
-Status compare_mounts(const Json& asked, const Json& found) {
-  std::map<std::string, Json> left;
-  for (const Json& mount : asked) {
-    left[mount["Target"].get<std::string>()] = mount;
-  }
-  if (!found.is_array()) {
-    return differs("Mounts");
-  }
-  for (const Json& mount : found) {
-    const Json target = member(mount, "Destination");
-    const auto meant = target.is_string() ? left.find(target.get<std::string>()) : left.end();
-    if (meant == left.end() || member(mount, "Type") != "bind" ||
-        member(mount, "Source") != meant->second["Source"] ||
-        member(mount, "RW") != Json(!meant->second["ReadOnly"].get<bool>())) {
-      return differs("Mounts " + (target.is_string() ? target.get<std::string>() : std::string()));
-    }
-    left.erase(meant);
-  }
-  return left.empty() ? Status() : differs("Mounts " + left.begin()->first);
 }
 
 }  // namespace
@@ -242,20 +193,46 @@ Result<Json> container_for(const sandbox::RoomRequest& request, const ContainerT
               {"HostConfig", host_config(request, terms, std::move(mounts))}};
 }
 
-Status compare(const Json& asked, const Json& found) {
-  const Json host = member(found, "HostConfig");
-  for (const auto& [key, value] : asked["HostConfig"].items()) {
-    if (!same(value, member(host, key))) {
-      return differs("HostConfig." + key);
+Result<Json> furnished_container(const sandbox::RoomRequest& request, const ContainerTerms& terms,
+                                 const Layout& layout, const std::string& place) {
+  // Of gVisor's kernel itself, and what each task inside takes of the host.
+  constexpr std::uint64_t kKernelMemory = 256ULL << 20;
+  constexpr std::uint64_t kKernelTasks = 256;
+  constexpr std::uint64_t kTasksForEach = 24;
+  Json mounts = {mount_of(terms.program, kProgram, false),
+                 mount_of(terms.door, guest::kDoor, false)};
+  for (const Layout::Mount& mount : layout.mounts) {
+    if (!valid_utf8(mount.source) || !mount.target.starts_with('/')) {
+      return unsupported("a container cannot show a path of the host that is not UTF-8");
     }
+    mounts.push_back(mount_of(mount.made ? place + "/" + mount.source : mount.source, mount.target,
+                              mount.writable));
   }
-  const Json config = member(found, "Config");
-  for (const char* key : {"User", "Entrypoint", "Cmd", "Tty", "OpenStdin", "Volumes", "Labels"}) {
-    if (!same(asked[key], member(config, key))) {
-      return differs(std::string("Config.") + key);
-    }
+  Json host = host_config(request, terms, std::move(mounts));
+  for (const Layout::Memory& memory : layout.memory) {
+    host["Tmpfs"][memory.target] = memory.options;
   }
-  return compare_mounts(asked["HostConfig"]["Mounts"], member(found, "Mounts"));
+  host["SecurityOpt"] = {"no-new-privileges"};
+  if (terms.user == 0) {
+    host["CapAdd"] = {"CHOWN", "SETFCAP"};
+  }
+  host["Memory"] = host["MemorySwap"] = request.limits.memory_bytes + kKernelMemory;
+  host["PidsLimit"] = request.limits.pids * kTasksForEach + kKernelTasks;
+  const std::string user = std::to_string(terms.user) + ":" + std::to_string(terms.group);
+  return Json{{"Image", terms.image},
+              {"Entrypoint", {kProgram}},
+              {"Cmd", {guest::kContainedByGvisor}},
+              {"User", user},
+              {"WorkingDir", "/"},
+              {"Hostname", request.hostname},
+              {"Env", Json::array()},
+              {"Tty", false},
+              {"OpenStdin", false},
+              {"NetworkDisabled", false},  // gVisor wants a namespace with nothing in it
+              {"Volumes", Json::object()},
+              {"StopSignal", "SIGKILL"},
+              {"Labels", {{kInstallationLabel, request.installation}, {kSandboxLabel, request.id}}},
+              {"HostConfig", std::move(host)}};
 }
 
 }  // namespace carrel::docker

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/docker/engine.h"
 #include "base/result.h"
 #include "sandbox/walls.h"
 
@@ -25,7 +26,13 @@ struct ContainerTerms {
   std::uint32_t group = 0;
   std::vector<std::string> security;  // of the engine: "name=apparmor" and the like
   unsigned cpus = 0;                  // of the host; zero: nobody told
+  EngineKind kind = EngineKind::kDocker;
+  // podman would ask for more than it may have.
+  std::uint64_t open_files = 0;
+  std::uint64_t processes = 0;
 };
+
+struct Layout;
 
 using Exists = bool (*)(const std::string& path);
 
@@ -36,8 +43,11 @@ using Exists = bool (*)(const std::string& path);
 Result<nlohmann::json> container_for(const sandbox::RoomRequest& request,
                                      const ContainerTerms& terms, Exists exists);
 
-// Whether what the engine has is what it was asked for, and nothing more. kUnsupported names the
-// first setting that differs.
-Status compare(const nlohmann::json& asked, const nlohmann::json& found);
+// The same of a room that the engine furnishes, for a kernel of its own: `place` is where the files
+// of the layout are. It has the capabilities that its guest gives up /dev and locks itself in with,
+// where its user is root there.
+Result<nlohmann::json> furnished_container(const sandbox::RoomRequest& request,
+                                           const ContainerTerms& terms, const Layout& layout,
+                                           const std::string& place);
 
 }  // namespace carrel::docker

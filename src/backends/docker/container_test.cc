@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/docker/comparison.h"
 #include "sandbox/plan_test_support.h"
 
 namespace carrel::docker {
@@ -119,6 +120,45 @@ TEST(DockerContainer, WhatAnHonestEngineTellsIsTheSame) {
   found["HostConfig"]["ShmSize"] = 67108864;
   found["Config"]["Labels"]["other"] = "x";
   EXPECT_TRUE(compare(container, found).ok());
+}
+
+TEST(DockerContainer, WhatPodmanTellsIsTranslatedAndNoMore) {
+  const json container = asked({step(StepKind::kBind, "usr", "/usr")});
+  json found = told(container);
+  found["HostConfig"]["CapDrop"] = {"CHOWN", "KILL"};
+  found["HostConfig"]["IpcMode"] = "shareable";
+  found["HostConfig"]["PidMode"] = "private";
+  found["HostConfig"]["UTSMode"] = "private";
+  found["HostConfig"]["CgroupnsMode"] = "";
+  found["HostConfig"]["Runtime"] = "oci";
+  found["HostConfig"]["Mounts"] = nullptr;
+  found["HostConfig"]["Binds"] = {"/usr:/usr:ro,rprivate,rbind"};
+  found["HostConfig"]["Tmpfs"] = {{"/run", "rw"}, {"/tmp", "rw"}, {"/var/tmp", "rw"}};
+  EXPECT_FALSE(compare(container, found).ok());
+  json meant = container;
+  meant["HostConfig"]["SecurityOpt"].push_back("unmask=ALL");
+  EXPECT_TRUE(compare(meant, in_dockers_words(meant, found)).ok());
+  const std::vector<std::pair<std::string, json>> changes = {
+      {"IpcMode", "host"},
+      {"PidMode", "host"},
+      {"UTSMode", "host"},
+      {"CgroupnsMode", "host"},
+      {"CapDrop", nullptr},
+      {"CapAdd", {"SYS_ADMIN"}},
+      {"Runtime", "other"},
+      {"Tmpfs", {{"/more", "rw"}}},
+      {"Memory", 0},
+      {"SecurityOpt", {"seccomp=unconfined"}},
+      {"ReadonlyRootfs", false}};
+  for (const auto& [key, value] : changes) {
+    json changed = found;
+    changed["HostConfig"][key] = value;
+    EXPECT_FALSE(compare(meant, in_dockers_words(meant, changed)).ok()) << key;
+  }
+  json more = found;
+  more["Mounts"].push_back(
+      {{"Type", "bind"}, {"Source", "/"}, {"Destination", "/host"}, {"RW", true}});
+  EXPECT_FALSE(compare(meant, in_dockers_words(meant, more)).ok());
 }
 
 TEST(DockerContainer, EverySettingThatDiffersIsNamed) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/docker/layout.h"
 #include "base/files.h"
 #include "base/unix_socket.h"
 
@@ -87,6 +88,19 @@ Result<Door> Door::open(const std::string& folder, const std::string& id, const 
   CARREL_TRY(copy_program(program, directory));
   CARREL_ASSIGN(door.listener_, listen_in(directory));
   return door;
+}
+
+Status Door::furnish(const Layout& layout) const {
+  for (const Layout::File& file : layout.files) {
+    CARREL_TRY(
+        replace_file_at(directory_.get(), file.name, file.content, 0444, Lasting::kUnsynced));
+  }
+  for (const std::string& folder : layout.folders) {
+    if (::mkdirat(directory_.get(), folder.c_str(), 0555) != 0) {
+      return system_error("make directory " + folder);
+    }
+  }
+  return {};
 }
 
 Result<Door::Caller> Door::answer(std::chrono::milliseconds patience) const {

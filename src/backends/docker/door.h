@@ -9,6 +9,8 @@
 
 namespace carrel::docker {
 
+struct Layout;
+
 // What a container needs of the host until its guest runs: a file with the guest's program, and a
 // socket that the guest calls. Both are in a directory of their own below an installation's, which
 // only the caller can enter, and which is locked as long as the caller lives. The destructor
@@ -19,6 +21,10 @@ class Door {
   static Result<Door> open(const std::string& folder, const std::string& id,
                            const std::string& engine, int program);
 
+  // Lays out what a furnished room has mounted from here.
+  Status furnish(const Layout& layout) const;
+
+  [[nodiscard]] std::string place() const { return path_; }
   [[nodiscard]] std::string program() const { return path_ + "/guest"; }
   [[nodiscard]] std::string socket() const { return path_ + "/door"; }
 

@@ -1,10 +1,20 @@
 #include "backends/docker/engine.h"
 
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdlib>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
+
+#include "backends/docker/working.h"
+#include "base/unique_fd.h"
 
 namespace carrel::docker {
 
@@ -33,6 +43,42 @@ std::string text_of(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+// Gives a call up when the engine that it was made to is not seen working any more. Whoever gets an
+// answer soon never starts to look.
+class Watch {
+ public:
+  Watch(uid_t owner, int cancel) : working_(owner), cancel_(cancel), thread_([this] { run(); }) {}
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  ~Watch() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    ended_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  void run() {
+    constexpr std::chrono::milliseconds kLook{100};
+    std::unique_lock lock(mutex_);
+    while (!ended_.wait_for(lock, kLook, [this] { return over_; })) {
+      if (working_.quiet() >= kQuiet) {
+        (void)::eventfd_write(cancel_, 1);
+        return;
+      }
+    }
+  }
+
+  Working working_;
+  int cancel_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
 std::string filters(const std::vector<std::string>& labels) {
   return http::encode_query(Json{{"label", labels}}.dump());
 }
@@ -55,9 +101,14 @@ Result<Engine> Engine::at(const std::string& address) {
 
 Result<Answer> Engine::ask(http::Method method, const std::string& target, std::string body,
                            std::chrono::milliseconds patience) const {
+  const UniqueFd cancel(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!cancel.valid()) {
+    return system_error("make an event descriptor");
+  }
   http::ClientOptions options;
   options.unix_socket = socket_;
   options.connect_patience = options.idle_patience = patience;
+  options.cancel = cancel.get();
   http::Client client(std::move(options));
   http::Request request;
   request.method = method;
@@ -68,11 +119,50 @@ Result<Answer> Engine::ask(http::Method method, const std::string& target, std::
   }
   request.body = std::move(body);
   request.deadline = http::Clock::now() + patience;
-  auto document = client.fetch(request, kLargestAnswer, patience);
+  auto document = [&] {
+    const Watch watch(owner(), cancel.get());
+    return client.fetch(request, kLargestAnswer, patience);
+  }();
   if (document.ok()) {
     return Answer{document->response.status(), std::move(document->body)};
   }
   Error error = document.error();
+  if (error.error_number == EACCES || error.error_number == EPERM) {
+    return explain(std::move(error));
+  }
+  eventfd_t given_up = 0;
+  if (::eventfd_read(cancel.get(), &given_up) == 0) {
+    error.code = Code::kTimeout;
+    error.error_number = 0;
+    error.message = "the Docker engine at " + socket_ + " did not answer and does nothing";
+    error.hint = "start it, or name its socket: DOCKER_HOST=unix:///path";
+    return error;
+  }
+  return explain(std::move(error));
+}
+
+Result<int> Engine::stream(http::Method method, const std::string& target,
+                           std::chrono::milliseconds idle, const Take& take) const {
+  http::ClientOptions options;
+  options.unix_socket = socket_;
+  options.connect_patience = kQuestion;
+  options.idle_patience = idle;
+  http::Client client(std::move(options));
+  http::Request request;
+  request.method = method;
+  request.url = {http::Scheme::kHttp, "localhost", 80, target};
+  Status refused;
+  auto response = client.send(request, [&](const http::Response& answer, std::string_view bytes) {
+    refused = take(answer.status(), bytes);
+    return refused;
+  });
+  if (!refused.ok()) {
+    return refused.error();
+  }
+  return response.ok() ? Result<int>(response->status()) : explain(response.error());
+}
+
+Error Engine::explain(Error error) const {
   if (error.error_number == EACCES || error.error_number == EPERM) {
     return Error{Code::kDenied, error.error_number, "use the Docker engine at " + socket_,
                  "it is for root and the members of its group, usually 'docker'"};
@@ -82,13 +172,18 @@ Result<Answer> Engine::ask(http::Method method, const std::string& target, std::
     error.message.erase(0, end == std::string::npos ? 0 : end + 2);
   }
   const bool slow = error.code == Code::kTimeout;
-  error.message = slow ? "the Docker engine at " + socket_ + " did not answer within " +
-                             std::to_string(patience.count() / 1000) + " s"
-                       : "the Docker engine at " + socket_ + " does not answer" +
-                             (error.error_number != 0 ? "" : ": " + error.message);
+  error.message =
+      "the Docker engine at " + socket_ +
+      (slow ? std::string(" did not answer in time") : std::string(" does not answer")) +
+      (slow || error.error_number != 0 ? "" : ": " + error.message);
   error.code = slow ? Code::kTimeout : Code::kUnavailable;
   error.hint = "start it, or name its socket: DOCKER_HOST=unix:///path";
   return error;
+}
+
+uid_t Engine::owner() const {
+  struct stat info{};
+  return ::stat(socket_.c_str(), &info) == 0 ? info.st_uid : 0;
 }
 
 Error refusal(const std::string& what, const Answer& answer) {
@@ -106,6 +201,12 @@ Error refusal(const std::string& what, const Answer& answer) {
                full ? "make room where the engine keeps its data" : "run 'carrel doctor'"};
 }
 
+bool Facts::rootless() const {
+  return std::any_of(security.begin(), security.end(), [](const std::string& option) {
+    return option == "name=rootless" || option.starts_with("name=rootless,");
+  });
+}
+
 Result<Facts> Engine::facts() const {
   CARREL_ASSIGN(const Answer told, ask(http::Method::kGet, "/info", {}, kQuestion));
   if (!told.ok()) {
@@ -115,6 +216,7 @@ Result<Facts> Engine::facts() const {
   Facts facts;
   facts.version = text_of(info, "ServerVersion");
   facts.usual_runtime = text_of(info, "DefaultRuntime");
+  facts.groups = text_of(info, "CgroupVersion");
   if (const auto found = info.find("Runtimes"); found != info.end() && found->is_object()) {
     for (const auto& [name, runtime] : found->items()) {
       facts.runtimes.push_back(name);
@@ -139,6 +241,14 @@ Result<Facts> Engine::facts() const {
     for (const Json& part : *parts) {
       if (part.is_object() && text_of(part, "Name") == "runc") {
         facts.runc = text_of(part, "Version");
+      }
+      if (part.is_object() && text_of(part, "Name") == "Podman Engine") {
+        facts.kind = EngineKind::kPodman;
+        if (owner() != 0 && !facts.rootless()) {  // not every version tells
+          facts.security.emplace_back("name=rootless");
+        }
+        // It tells the path of one that it was told by its path.
+        facts.usual_runtime.erase(0, facts.usual_runtime.rfind('/') + 1);
       }
     }
   }
@@ -189,21 +299,30 @@ Result<std::vector<Engine::Listed>> Engine::labelled(const std::vector<std::stri
   return list;
 }
 
-Status Engine::import_empty(const std::string& name, const std::string& tag,
-                            const std::string& label) const {
-  constexpr std::size_t kEndOfTar = 1024;
+Status Engine::import_image(const std::string& name, const std::string& tag,
+                            const std::string& label, std::string archive) const {
   CARREL_ASSIGN(const Answer answer,
                 ask(http::Method::kPost,
                     "/images/create?fromSrc=-&repo=" + http::encode_query(name) +
                         "&tag=" + http::encode_query(tag) +
                         "&changes=" + http::encode_query("LABEL " + label),
-                    std::string(kEndOfTar, '\0'), kWork));
+                    std::move(archive), kWork));
   // Whatever goes wrong after its first line still has the status of success.
-  if (!answer.ok() || answer.body.find("\"sha256:") == std::string::npos ||
+  constexpr std::string_view kDigest = "\"sha256:";
+  constexpr std::size_t kHex = 64;
+  const std::size_t at = answer.body.rfind(kDigest);
+  if (!answer.ok() || at == std::string::npos ||
       answer.body.find("\"errorDetail\"") != std::string::npos) {
-    return refusal("make an empty image", answer);
+    return refusal("make an image", answer);
   }
-  return {};
+  // Not every engine takes the tag that an import names.
+  const std::string digest = answer.body.substr(at + kDigest.size(), kHex);
+  CARREL_ASSIGN(const Answer named,
+                ask(http::Method::kPost,
+                    "/images/" + http::encode_query(digest) +
+                        "/tag?repo=" + http::encode_query(name) + "&tag=" + http::encode_query(tag),
+                    {}, kWork));
+  return named.ok() ? Status() : refusal("name an image", named);
 }
 
 }  // namespace carrel::docker

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -12,9 +15,10 @@
 // An engine that speaks Docker's API over a socket of this host.
 namespace carrel::docker {
 
-// What is asked of it that it can answer from memory, and what it has to work for.
-inline constexpr std::chrono::milliseconds kQuestion{2'000};
-inline constexpr std::chrono::milliseconds kWork{20'000};
+// How long an engine may take at most for what it can answer from memory, and for what it has to
+// work for. One that is not seen working meanwhile is given up long before: see working.h.
+inline constexpr std::chrono::milliseconds kQuestion{3'000};
+inline constexpr std::chrono::milliseconds kWork{10'000};
 
 // "unix:///path": of DOCKER_HOST, or where an engine usually is.
 std::string usual_address();
@@ -26,14 +30,21 @@ struct Answer {
   [[nodiscard]] bool ok() const { return status >= 200 && status < 300; }
 };
 
+// Who speaks the interface, each with a few words of its own.
+enum class EngineKind { kDocker, kPodman };
+
 // What an engine says about itself.
 struct Facts {
+  EngineKind kind = EngineKind::kDocker;
   std::string version;
   std::string runc;  // the version of its runc; empty: it does not tell
   std::vector<std::string> runtimes;
   std::string usual_runtime;
   std::vector<std::string> security;  // "name=apparmor" and the like
   unsigned cpus = 0;
+  std::string groups;  // the version of its control groups
+
+  [[nodiscard]] bool rootless() const;
 };
 
 class Engine {
@@ -44,6 +55,15 @@ class Engine {
   // kUnavailable: it is not there, or went away; kTimeout; kDenied: the caller may not use it.
   Result<Answer> ask(http::Method method, const std::string& target, std::string body,
                      std::chrono::milliseconds patience) const;
+
+  // The same for answers of any size, which `take` gets piece by piece with their status; the end
+  // is the status. It may take as long as something comes.
+  using Take = std::function<Status(int status, std::string_view bytes)>;
+  Result<int> stream(http::Method method, const std::string& target, std::chrono::milliseconds idle,
+                     const Take& take) const;
+
+  // Who owns its socket.
+  [[nodiscard]] uid_t owner() const;
 
   Result<Facts> facts() const;
   // A container by its id or name, as the engine has it. kNotFound.
@@ -58,11 +78,12 @@ class Engine {
   };
   Result<std::vector<Listed>> labelled(const std::vector<std::string>& labels,
                                        const std::string& told) const;
-  // Makes the image that has nothing in it.
-  Status import_empty(const std::string& name, const std::string& tag,
-                      const std::string& label) const;
+  // Makes an image of an archive.
+  Status import_image(const std::string& name, const std::string& tag, const std::string& label,
+                      std::string archive) const;
 
  private:
+  [[nodiscard]] Error explain(Error error) const;
   explicit Engine(std::string socket) : socket_(std::move(socket)) {}
   std::string socket_;
 };

@@ -60,6 +60,17 @@ bool writes_to_host(const std::vector<GivenTree>& trees) {
   });
 }
 
+const kernel::SeccompProgram& gvisors_workload_filter(const std::vector<GivenTree>& trees) {
+  if (writes_to_host(trees)) {
+    static const kernel::SeccompProgram kStricter = kernel::compile(
+        policy::without_signals_to_first(policy::without_set_id(policy::workload_syscalls())));
+    return kStricter;
+  }
+  static const kernel::SeccompProgram kProgram =
+      kernel::compile(policy::without_signals_to_first(policy::workload_syscalls()));
+  return kProgram;
+}
+
 const kernel::SeccompProgram& workload_filter(const std::vector<GivenTree>& trees) {
   // CRITICAL: a set-id file on the host would give its owner's rights to everybody there.
   if (writes_to_host(trees)) {
@@ -89,30 +100,34 @@ std::string encode_plan(const MountPlan& plan) {
 
 std::string encode_boot(const LaunchRequest& request, const SandboxGroups& groups,
                         const EnforcementFacts& facts, const kernel::CaptiveNetwork& network,
-                        std::uint32_t outer_id) {
+                        OuterIds outer) {
   const policy::Spec& spec = request.spec;
   const bool guest_locks =
       request.walls == nullptr || request.walls->lock() == sandbox::Lock::kGuests;
   const bool furnished =
       request.walls != nullptr && request.walls->furnisher() == policy::Furnisher::kBuilder;
+  const bool gvisor = sandbox::are_gvisors(request.walls);
+  const bool own_kernel = sandbox::have_own_kernel(request.walls);
   protocol::Boot boot;
   boot.id = request.id;
-  boot.flags = (request.lifetime == Lifetime::kOneShot ? protocol::kBootOneShot : 0U) |
-               (request.listener.valid() ? protocol::kBootListener : 0U) |
-               (facts.landlock_abi > 0 ? protocol::kBootLandlock : 0U) |
-               (spec.root_mode == policy::RootMode::kReadOnly ? 0U : protocol::kBootWritableRoot) |
-               (groups.moves_later ? protocol::kBootMovesLater : 0U) |
-               (guest_locks && furnished ? protocol::kBootLocksIn : 0U);
+  boot.flags =
+      (request.lifetime == Lifetime::kOneShot ? protocol::kBootOneShot : 0U) |
+      (request.listener.valid() ? (gvisor ? protocol::kBootDoor : protocol::kBootListener) : 0U) |
+      (gvisor ? protocol::kBootGvisor : 0U) | (own_kernel ? protocol::kBootAway : 0U) |
+      (facts.landlock_abi > 0 ? protocol::kBootLandlock : 0U) |
+      (spec.root_mode == policy::RootMode::kReadOnly ? 0U : protocol::kBootWritableRoot) |
+      (groups.moves_later ? protocol::kBootMovesLater : 0U) |
+      (guest_locks && furnished ? protocol::kBootLocksIn : 0U);
   boot.own_join_descriptors = static_cast<std::uint32_t>(groups.join.size());
   boot.join_descriptors = static_cast<std::uint32_t>(groups.work_join.size());
   boot.hostname = spec.hostname;
   boot.uid = spec.user_id;
   boot.gid = spec.group_id;
-  boot.outer_uid = outer_id;
-  boot.outer_gid = outer_id;
+  boot.outer_uid = outer.user;
+  boot.outer_gid = outer.group;
   // The guest, the spawner and a minder count too: they have the same user.
   boot.processes = spec.limits.pids + (request.lifetime == Lifetime::kOneShot ? 1 : 3);
-  if (facts.cgroup.pids != kernel::CgroupSource::kNone) {
+  if (facts.cgroup.pids != kernel::CgroupSource::kNone && !own_kernel) {
     boot.processes += kSpareProcesses;
   }
   boot.open_files = spec.limits.open_files;
@@ -121,10 +136,11 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
     boot.file_bytes = std::min<std::uint64_t>(kLargestFile, spec.limits.disk_bytes);
     boot.disk_watch_bytes = spec.limits.disk_bytes;
   }
-  if (facts.cgroup.memory == kernel::CgroupSource::kNone) {
+  // Such a group holds the kernel as well: what the sandbox itself has only that knows.
+  if (facts.cgroup.memory == kernel::CgroupSource::kNone || own_kernel) {
     boot.memory_watch_bytes = spec.limits.memory_bytes;
   }
-  if (facts.cgroup.cpu == kernel::CgroupSource::kNone) {
+  if (facts.cgroup.cpu == kernel::CgroupSource::kNone && !sandbox::are_machines(request.walls)) {
     boot.cpus = (spec.limits.cpu_millis + 999) / 1000;
   }
   boot.lease_ms = request.lease_ms;
@@ -135,7 +151,8 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
   const std::vector<std::string> paths = writable_paths(spec, request.trees);
   const std::string writable = pack(paths);
   boot.writable = {static_cast<std::uint32_t>(paths.size()), writable};
-  boot.workload_filter = bytes_of(workload_filter(request.trees));
+  boot.workload_filter =
+      bytes_of(gvisor ? gvisors_workload_filter(request.trees) : workload_filter(request.trees));
   // The guest of a one-shot sandbox needs no more than its command: the stricter filter is loaded
   // once, and both are under it. Behind somebody else's walls it has its own before it is told.
   boot.guest_filter =

@@ -15,10 +15,14 @@ namespace carrel::native {
 
 std::string encode_plan(const MountPlan& plan);
 
-// `outer_id` is its user where its mounts belong.
+// Its user where its mounts belong.
+struct OuterIds {
+  std::uint32_t user = 0;
+  std::uint32_t group = 0;
+};
 std::string encode_boot(const LaunchRequest& request, const SandboxGroups& groups,
                         const EnforcementFacts& facts, const kernel::CaptiveNetwork& network,
-                        std::uint32_t outer_id);
+                        OuterIds outer);
 
 // The system calls of a guest, as the kernel takes them.
 std::string_view guest_filter();

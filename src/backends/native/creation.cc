@@ -1,5 +1,10 @@
 #include "backends/native/creation.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -35,6 +40,18 @@ storage::SandboxRow new_row(const CreateRequest& request, std::string spec) {
   return row;
 }
 
+// A sandbox does not outlive the host's going down, and what is said of one that is gone is no
+// promise. But one with a workspace of a name can come back.
+Lasting lasting_of(const CreateRequest& request) {
+  return request.spec.workspace.empty() ? Lasting::kUnsynced : Lasting::kSynced;
+}
+
+// Those that control groups hold.
+bool are_same(const policy::Limits& one, const policy::Limits& other) {
+  return one.memory_bytes == other.memory_bytes && one.cpu_millis == other.cpu_millis &&
+         one.pids == other.pids;
+}
+
 }  // namespace
 
 Error not_warm() {
@@ -46,7 +63,9 @@ Creation::Creation(Creation&& other) noexcept
       rows_(other.rows_),
       request_(std::move(other.request_)),
       lock_(std::move(other.lock_)),
-      launched_(std::move(other.launched_)) {}
+      launched_(std::move(other.launched_)),
+      draft_(std::move(other.draft_)),
+      row_(std::move(other.row_)) {}
 
 Creation::~Creation() {
   if (!lock_.valid()) {
@@ -61,9 +80,7 @@ Creation::~Creation() {
   }
   (void)bury(*home_, request_.id, {"it was never finished"}, kOthersMs);
   // Nobody was told of it.
-  if (auto state = rows_->get(); state.ok()) {
-    (void)state.value()->forget(request_.id);
-  }
+  (void)rows_->use([&](storage::State& state) { return state.forget(request_.id); });
 }
 
 // The box comes first and goes last: what carries the id of no box is nobody's.
@@ -89,6 +106,7 @@ Result<Creation> Creation::begin(storage::Home& home, storage::OpenState& rows, 
     creation.lock_ = std::move(parts->lock);
     job.listener = std::move(parts->listener);
     job.id_range = parts->id_range;
+    creation.draft_ = std::move(parts->draft);
   } else {
     CARREL_ASSIGN(storage::NewBox box, storage::make_box(home, request.id));
     creation.lock_ = std::move(box.lock);
@@ -131,26 +149,54 @@ Result<Launched> Creation::launch_new(LaunchRequest job, std::string why_no_scop
 }
 
 // CRITICAL: everything that somebody asked for comes in here, and is checked as for a new one; the
-// limits are all written, whatever the groups were made with.
+// limits are all written, whatever the groups were made with, unless this process has written the
+// same.
 Result<Launched> Creation::launch_warm(LaunchRequest job, WarmBox::Parts warm) {
-  CARREL_TRY(set_limits(warm.groups, job.spec.limits));
-  CARREL_ASSIGN(Launch launch,
-                Launch::begin_with(*home_, std::move(job), std::move(*warm.process)));
+  const policy::Limits limits = job.spec.limits;
+  CARREL_ASSIGN(Launch launch, Launch::begin_with(*home_, std::move(job), std::move(*warm.process),
+                                                  std::move(warm.ahead)));
+  // While the guest builds its room; it waits for more before it starts anything.
+  if (!warm.limits.has_value() || !are_same(*warm.limits, limits)) {
+    CARREL_TRY(set_limits(warm.groups, limits));
+  }
   CARREL_ASSIGN(Launched launched, launch.finish(*warm.host, std::move(warm.groups)));
   launched.groups.release();
   launched.groups = {};
   return launched;
 }
 
+Status Creation::draft_record() {
+  const std::uint64_t began =
+      draft_.has_value() && draft_->pid == launched_.guest ? draft_->start_time : 0;
+  const storage::BoxRecord record =
+      new_record(request_.id, request_.name, request_.spec, launched_.guest, began);
+  // Its time is when the sandbox was last used, which is now.
+  if (draft_.has_value() && is_same(*draft_, record) &&
+      ::utimensat(home_->boxes(), (request_.id + "/draft").c_str(), nullptr, AT_SYMLINK_NOFOLLOW) ==
+          0) {
+    return {};
+  }
+  return storage::write_draft(*home_, record);
+}
+
 Status Creation::add_row() {
-  CARREL_ASSIGN(storage::State * state, rows_->get());
-  const std::string spec = policy::spec_to_json(request_.spec, policy::Values::kLeftOut);
+  row_ = new_row(request_, policy::spec_to_json(request_.spec, policy::Values::kLeftOut));
   if (request_.origin == CreateRequest::Origin::kNew) {
-    return state->add(new_row(request_, spec));
+    // All of it at once, as it will most likely be: who finds a row and no record knows that it
+    // never became whole.
+    if (request_.spec.backend == policy::Backend::kNative && launched_.guest > 0) {
+      Enforcement likely = launched_.enforcement;
+      add_clocks(protocol::Clocks::kOwn, likely);
+      row_.state = "running";
+      row_.enforcement = enforcement_json(likely);
+      CARREL_TRY(draft_record());
+    }
+    return rows_->use([&](storage::State& state) { return state.add(row_, lasting_of(request_)); });
   }
   // What goes wrong from here on leaves it stopped.
   CARREL_TRY(storage::note_stop(*home_, request_.id, storage::Wake::kWhenTold));
-  return state->start_again(request_.id, spec);
+  return rows_->use(
+      [&](storage::State& state) { return state.start_again(request_.id, row_.spec); });
 }
 
 Result<Creation::Finished> Creation::finish() {
@@ -174,35 +220,58 @@ Result<Creation::Finished> Creation::finish() {
   add_clocks(static_cast<protocol::Clocks>(reader.u32()), launched_.enforcement);
   CARREL_TRY(store());
   lock_.reset();
-  return Finished{request_.id, launched_.child, std::move(launched_.pidfd)};
+  return Finished{request_.id, launched_.child, std::move(launched_.pidfd),
+                  std::move(launched_.stream), std::move(row_)};
 }
 
 // Writes down that it exists, and only then lets go of it.
 Status Creation::store() {
-  storage::BoxRecord record;
-  record.id = request_.id;
-  record.name = request_.name;
-  record.pid = launched_.guest;
-  record.start_time = storage::start_time_of(launched_.guest);
-  record.boot_id = storage::boot_id();
-  record.timeout_ms = request_.spec.limits.timeout.count();
-  record.workdir = request_.spec.workdir;
-  record.cgroup_parent = request_.spec.cgroup_parent;
-  CARREL_ASSIGN(storage::State * state, rows_->get());
-  CARREL_TRY(state->set_running(record.id, enforcement_json(launched_.enforcement)));
-  CARREL_TRY(storage::write_draft(*home_, record));
+  const std::string& id = request_.id;
+  const std::string enforcement = enforcement_json(launched_.enforcement);
+  const bool noted = row_.state == "running";
+  if (!noted || row_.enforcement != enforcement) {
+    row_.state = "running";
+    row_.enforcement = enforcement;
+    CARREL_TRY(
+        rows_->use([&](storage::State& state) { return state.set_running(id, enforcement); }));
+  }
+  if (!noted) {
+    CARREL_TRY(draft_record());
+  }
   CARREL_TRY(send_services(launched_.stream, request_.spec));
   CARREL_TRY(launched_.stream.send(0, protocol::FrameType::kDetach));
   if (has_network(request_.spec)) {
-    CARREL_TRY(register_network(*home_, record.id, egress::Registration::Kind::kLongLived,
-                                record.pid, request_.spec));
+    CARREL_TRY(register_network(*home_, id, egress::Registration::Kind::kLongLived, launched_.guest,
+                                request_.spec));
   }
-  CARREL_TRY(storage::publish_draft(*home_, record.id));
-  CARREL_TRY(storage::drop_stop(*home_, record.id));
+  CARREL_TRY(storage::publish_draft(*home_, id));
+  if (request_.origin == CreateRequest::Origin::kStopped) {
+    CARREL_TRY(storage::drop_stop(*home_, id));
+  }
   const policy::Spec& spec = request_.spec;
   const std::string& image = spec.image_name.empty() ? spec.image : spec.image_name;
-  storage::add_event(*home_, storage::start_event(record.id, image, "/workspace"));
+  storage::add_event(*home_, storage::start_event(id, image, "/workspace"));
   return {};
+}
+
+Result<Creation::Finished> finish_warm(storage::Home& home, storage::OpenState& rows,
+                                       CreateRequest request, WarmBox warm) {
+  constexpr std::chrono::seconds kLongest{30};
+  const OwnScope scope{warm.parent(), {}};
+  CARREL_ASSIGN(Creation creation, Creation::begin(home, rows, std::move(request),
+                                                   {nullptr, &scope, std::move(warm)}));
+  const auto deadline = std::chrono::steady_clock::now() + kLongest;
+  for (;;) {
+    pollfd wait{creation.stream_fd(), POLLIN, 0};
+    if (std::chrono::steady_clock::now() >= deadline ||
+        ::poll(&wait, 1, static_cast<int>(std::chrono::milliseconds(kLongest).count())) == 0) {
+      return not_warm();
+    }
+    auto made = creation.finish();
+    if (made.ok() || made.error().code != Code::kUnavailable) {
+      return made;
+    }
+  }
 }
 
 }  // namespace carrel::native

@@ -13,6 +13,7 @@
 #include "base/unique_fd.h"
 #include "storage/home.h"
 #include "storage/open_state.h"
+#include "storage/state.h"
 
 namespace carrel::native {
 
@@ -47,6 +48,8 @@ class Creation {
     std::string id;
     pid_t child = 0;
     UniqueFd process;
+    sandbox::GuestStream stream;  // of its maker, who may use it as any client
+    storage::SandboxRow row;      // as it is stored
   };
   // kUnavailable: not yet; ask again when there is more to read.
   Result<Finished> finish();
@@ -58,6 +61,7 @@ class Creation {
   Result<Launched> launch_new(LaunchRequest job, std::string why_no_scope);
   Result<Launched> launch_warm(LaunchRequest job, WarmBox::Parts warm);
   Status add_row();
+  Status draft_record();
   Status store();
 
   storage::Home* home_;
@@ -65,6 +69,12 @@ class Creation {
   CreateRequest request_;
   UniqueFd lock_;  // of the box; valid as long as this object is responsible for it
   Launched launched_;
+  std::optional<storage::BoxRecord> draft_;  // that is written already
+  storage::SandboxRow row_;
 };
+
+// The same at once, of a warm sandbox, by whoever has it.
+Result<Creation::Finished> finish_warm(storage::Home& home, storage::OpenState& rows,
+                                       CreateRequest request, WarmBox warm);
 
 }  // namespace carrel::native

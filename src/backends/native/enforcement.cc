@@ -55,11 +55,26 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   auto add = [&](std::string name, std::string by, std::string note = {}) {
     result.rows.push_back({std::move(name), std::move(by), std::move(note)});
   };
-  add("isolation", "namespace", "the host's kernel is shared: not a wall against kernel bugs");
-  if (!facts.builder.empty()) {
-    add(kBuilder, facts.builder, "what it built was compared with what was asked for");
+  const bool gvisor = facts.kernel == EnforcementFacts::Kernel::kGvisors;
+  const bool machine = facts.kernel == EnforcementFacts::Kernel::kMachines;
+  if (gvisor) {
+    add("isolation", "gvisor", "the host's kernel sees few of its system calls");
+    add("kernel", "gVisor", facts.builder);
+    add("commands", "none", "those of one sandbox can open the pipes of each other by /proc/1/fd");
+  } else if (machine) {
+    add("isolation", "vm", "a kernel of its own in a virtual machine; its VMM is jailed");
+    add("kernel", "Linux", "its own, and not the host's");
+  } else {
+    add("isolation", "namespace", "the host's kernel is shared: not a wall against kernel bugs");
   }
-  if (!facts.builder_warning.empty()) {
+  if (!facts.builder.empty()) {
+    add(kBuilder, facts.builder,
+        machine ? "the guest builds its room in it"
+                : "what it built was compared with what was asked for");
+  }
+  if (machine) {
+    add("acceleration", facts.builder_warning.empty() ? "KVM" : "none", facts.builder_warning);
+  } else if (!facts.builder_warning.empty()) {
     add(kKnownFlaws, facts.builder, facts.builder_warning);
   }
   add("namespaces", "user, mount, pid, network, ipc, uts, cgroup");
@@ -71,10 +86,13 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   add("capabilities", "none");
   add("no_new_privileges", "kernel");
   add("seccomp", "allow-list");
-  if (facts.landlock_abi > 0) {
+  if (machine) {
+    add("landlock", "the machine's kernel");
+  } else if (facts.landlock_abi > 0) {
     add("landlock", "abi " + std::to_string(facts.landlock_abi));
   } else {
-    add("landlock", "none", "this kernel has no Landlock");
+    add("landlock", "none",
+        gvisor ? "gVisor's kernel has no Landlock" : "this kernel has no Landlock");
   }
   add("root", spec.root_mode == policy::RootMode::kReadOnly ? "read-only" : "throw-away overlay");
   for (const EnforcementFacts::Tree& tree : facts.trees) {
@@ -86,8 +104,12 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
     add("network", "egress process", policy::network_text(spec.network));
   }
   if (held(facts.cgroup.memory)) {
+    const std::string swap = facts.cgroup.swap_accounted ? "" : "swap is not counted on this host";
     add("memory", words(facts.cgroup.memory),
-        facts.cgroup.swap_accounted ? "" : "swap is not counted on this host");
+        !gvisor && !machine
+            ? swap
+            : "with room for its kernel; below that the guest ends who takes too much" +
+                  (swap.empty() ? "" : "; " + swap));
   } else if (!facts.limits_by.empty()) {
     add("memory", facts.limits_by, "beside what it needs itself; a watchdog ends who uses more");
   } else {
@@ -101,7 +123,9 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   } else {
     add("cpu", "affinity", facts.why_no_cpu);
   }
-  if (held(facts.cgroup.pids)) {
+  if (gvisor || machine) {
+    add("pids", "rlimit", gvisor ? "of gVisor's kernel" : "of the machine's kernel");
+  } else if (held(facts.cgroup.pids)) {
     add("pids", words(facts.cgroup.pids));
   } else if (!facts.limits_by.empty()) {
     add("pids", facts.limits_by, "and a limit of the sandbox's user");
@@ -109,8 +133,9 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
     add("pids", "rlimit", facts.why_no_pids);
   }
   // It cannot mount a part of what it made.
-  const std::string apart =
-      spec.backend == policy::Backend::kBubblewrap ? " have their sizes each by itself" : "";
+  const std::string apart = spec.backend == policy::Backend::kBubblewrap || gvisor
+                                ? " have their sizes each by itself"
+                                : "";
   if (spec.workspace.empty()) {
     add("disk", "tmpfs",
         "counted as memory" + (apart.empty() ? "" : "; /workspace and HOME" + apart));
@@ -182,7 +207,9 @@ Status check_required(const policy::Spec& spec, const EnforcementFacts& facts) {
         break;
       case policy::Protection::kLandlock:
         if (facts.landlock_abi <= 0) {
-          return missing("landlock", "this kernel has no Landlock");
+          return missing("landlock", facts.kernel == EnforcementFacts::Kernel::kGvisors
+                                         ? "gVisor's kernel has no Landlock"
+                                         : "this kernel has no Landlock");
         }
         break;
     }

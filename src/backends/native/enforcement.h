@@ -46,6 +46,8 @@ struct EnforcementFacts {
   std::string limits_by;
   std::string builder_warning;  // what is known to be wrong with that version
   int landlock_abi = 0;
+  enum class Kernel { kHosts, kGvisors, kMachines };
+  Kernel kernel = Kernel::kHosts;
   bool root = false;
   std::optional<LogoutFacts> logout;  // of a long-lived one
   struct Tree {

@@ -26,7 +26,7 @@ Result<SandboxGroups> enter(kernel::Cgroup box, Placing placing) {
   groups.enforced = box.enforced();
   CARREL_ASSIGN(groups.join, box.join_fds());
   groups.box.emplace(std::move(box));
-  if (placing == Placing::kAtBirth) {
+  if (placing == Placing::kAtBirth || placing == Placing::kTogether) {
     groups.clone_into = groups.box->clone_into_fd();
     return groups;
   }
@@ -35,6 +35,25 @@ Result<SandboxGroups> enter(kernel::Cgroup box, Placing placing) {
     groups.join.push_back(std::move(procs));
   }
   return groups;
+}
+
+// How the guest and the workload come into the two leaves.
+Status enter_leaves(SandboxGroups& groups, Placing placing) {
+  CARREL_ASSIGN(groups.join, groups.guest->join_fds());
+  groups.clone_into = groups.guest->clone_into_fd();
+  CARREL_ASSIGN(groups.work_join, groups.work->join_fds());
+  CARREL_ASSIGN(UniqueFd procs, groups.work->procs_fd());
+  if (!procs.valid()) {
+    return {};
+  }
+  groups.work_join.push_back(std::move(procs));
+  if (placing == Placing::kWithWork) {
+    CARREL_ASSIGN(UniqueFd own_procs, groups.guest->procs_fd());
+    groups.join.push_back(std::move(own_procs));
+    groups.clone_into = groups.work->clone_into_fd();
+    groups.moves_later = true;
+  }
+  return {};
 }
 
 }  // namespace
@@ -54,9 +73,10 @@ Result<SandboxGroups> make_groups(const kernel::CgroupLayout& layout, const std:
   if (layout.hierarchies().empty()) {
     return groups;
   }
-  if (lifetime == Lifetime::kOneShot) {
+  if (lifetime == Lifetime::kOneShot || placing == Placing::kTogether) {
+    const std::uint64_t own = lifetime == Lifetime::kOneShot ? kOwnProcesses : kOwnWorkers;
     CARREL_ASSIGN(kernel::Cgroup box,
-                  kernel::Cgroup::create(layout, id, workload_limits(limits, kOwnProcesses)));
+                  kernel::Cgroup::create(layout, id, workload_limits(limits, own)));
     return enter(std::move(box), placing);
   }
   CARREL_ASSIGN(kernel::Cgroup box, kernel::Cgroup::create(layout, id, {}));
@@ -69,20 +89,23 @@ Result<SandboxGroups> make_groups(const kernel::CgroupLayout& layout, const std:
   own.memory_bytes = kGuestMemory;
   CARREL_ASSIGN(kernel::Cgroup guest, groups.box->subgroup(kGuestLeaf, own));
   groups.guest.emplace(std::move(guest));
-  CARREL_ASSIGN(groups.join, groups.guest->join_fds());
-  groups.clone_into = groups.guest->clone_into_fd();
-  CARREL_ASSIGN(groups.work_join, groups.work->join_fds());
-  CARREL_ASSIGN(UniqueFd procs, groups.work->procs_fd());
-  if (!procs.valid()) {
+  CARREL_TRY(enter_leaves(groups, placing));
+  return groups;
+}
+
+Result<SandboxGroups> borrow_groups(const kernel::CgroupLayout& layout, const std::string& id) {
+  SandboxGroups groups;
+  if (layout.hierarchies().empty()) {
     return groups;
   }
-  groups.work_join.push_back(std::move(procs));
-  if (placing == Placing::kWithWork) {
-    CARREL_ASSIGN(UniqueFd own_procs, groups.guest->procs_fd());
-    groups.join.push_back(std::move(own_procs));
-    groups.clone_into = groups.work->clone_into_fd();
-    groups.moves_later = true;
-  }
+  constexpr auto kBorrowed = kernel::CgroupOwnership::kBorrowed;
+  CARREL_ASSIGN(kernel::Cgroup box, kernel::Cgroup::open(layout, id, kBorrowed));
+  groups.box.emplace(std::move(box));
+  CARREL_ASSIGN(kernel::Cgroup work, groups.box->open_subgroup(kWorkLeaf, kBorrowed));
+  groups.work.emplace(std::move(work));
+  CARREL_ASSIGN(kernel::Cgroup guest, groups.box->open_subgroup(kGuestLeaf, kBorrowed));
+  groups.guest.emplace(std::move(guest));
+  CARREL_TRY(enter_leaves(groups, Placing::kWithWork));
   return groups;
 }
 

@@ -117,13 +117,28 @@ GuestProcess::GuestProcess() : memory_(std::make_unique<ChildMemory>()) {}
 
 GuestProcess::GuestProcess(GuestProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, 0)),
+      adopted_(other.adopted_),
       pidfd_(std::move(other.pidfd_)),
       stream_(std::move(other.stream_)),
       report_(std::move(other.report_)),
       memory_(std::move(other.memory_)) {}
 
+GuestProcess GuestProcess::adopt(pid_t pid, UniqueFd pidfd, UniqueFd stream) {
+  GuestProcess process;
+  process.memory_.reset();
+  process.pid_ = pid;
+  process.adopted_ = true;
+  process.pidfd_ = std::move(pidfd);
+  process.stream_ = std::move(stream);
+  return process;
+}
+
 GuestProcess::~GuestProcess() {
-  if (pid_ > 0) {
+  if (adopted_) {  // its number may be another process's
+    if (pidfd_.valid()) {
+      ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+    }
+  } else if (pid_ > 0) {
     ::kill(pid_, SIGKILL);
     while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
@@ -199,7 +214,30 @@ Status GuestProcess::send(protocol::FrameType type, std::string_view payload,
   return send_frame(stream_.get(), type, payload, descriptors);
 }
 
+Status GuestProcess::await(protocol::FrameType type, int longest_ms) const {
+  pollfd wait{stream_.get(), POLLIN, 0};
+  if (::poll(&wait, 1, longest_ms) != 1) {
+    return Error{Code::kTimeout, 0, "the first process of a sandbox does not answer", {}};
+  }
+  std::array<unsigned char, protocol::kHeaderSize> head{};
+  protocol::FrameHeader header;
+  constexpr std::size_t kLargest = 64;
+  if (::recv(stream_.get(), head.data(), head.size(), MSG_WAITALL) ==
+          static_cast<ssize_t>(head.size()) &&
+      protocol::parse_header(head, kLargest, header) && header.type == type) {
+    std::string payload(header.size, '\0');
+    if (::recv(stream_.get(), payload.data(), payload.size(), MSG_WAITALL) ==
+        static_cast<ssize_t>(payload.size())) {
+      return {};
+    }
+  }
+  return Error{Code::kUnavailable, 0, "the first process of a sandbox could not go on", {}};
+}
+
 Status GuestProcess::settle(Status so_far) {
+  if (adopted_) {
+    return so_far;
+  }
   if (!so_far.ok()) {
     stream_.reset();  // a child that still waits gives up
   }
@@ -218,7 +256,8 @@ Status GuestProcess::settle(Status so_far) {
 }
 
 GuestProcess::Taken GuestProcess::take() {
-  return {std::exchange(pid_, 0), std::move(pidfd_), std::move(stream_)};
+  const pid_t pid = std::exchange(pid_, 0);
+  return {pid, adopted_ ? 0 : pid, std::move(pidfd_), std::move(stream_)};
 }
 
 }  // namespace carrel::native

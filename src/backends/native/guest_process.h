@@ -25,6 +25,8 @@ class GuestProcess {
  public:
   // In the namespaces that its role needs, and in a v2 control group unless that is -1. It waits.
   static Result<GuestProcess> clone(Role role, int into);
+  // One that another process has made, which is its parent, and that has executed the guest.
+  static GuestProcess adopt(pid_t pid, UniqueFd pidfd, UniqueFd stream);
 
   // As root: which ids it and all that it makes have. An ordinary user's process maps its own.
   Status map_ids(const std::string& map) const;
@@ -32,15 +34,19 @@ class GuestProcess {
   Status execute() const;
   Status send(protocol::FrameType type, std::string_view payload,
               const std::vector<int>& descriptors) const;
+  // Waits for its answer of that type, which says no more than that.
+  [[nodiscard]] Status await(protocol::FrameType type, int longest_ms) const;
   // Waits until it has executed the guest, which ends the use of this process's memory; it may know
   // better than `so_far` why something failed.
   Status settle(Status so_far);
 
   // Readable when it has ended.
   [[nodiscard]] int pidfd() const { return pidfd_.get(); }
+  [[nodiscard]] pid_t pid() const { return pid_; }
 
   struct Taken {
     pid_t pid = 0;
+    pid_t child = 0;  // the same, if it is one of this process
     UniqueFd pidfd;
     UniqueFd stream;
   };
@@ -56,6 +62,7 @@ class GuestProcess {
   GuestProcess();
 
   pid_t pid_ = 0;
+  bool adopted_ = false;
   UniqueFd pidfd_;
   UniqueFd stream_;
   UniqueFd report_;

@@ -21,6 +21,7 @@
 #include "backends/native/egress_watch.h"
 #include "backends/native/keeper_client.h"
 #include "backends/native/keeper_visit.h"
+#include "backends/native/kept_watches.h"
 #include "backends/native/nursery.h"
 #include "backends/native/places.h"
 #include "backends/native/readiness.h"
@@ -177,6 +178,7 @@ class Keeper {
     UniqueFd process;  // invalid once it has ended
     Ending ending;     // then
     bool networked = false;
+    bool lent = false;  // a warm one that somebody else has, and has not taken yet
   };
 
   void keep(const std::string& id, pid_t child, UniqueFd process) {
@@ -185,6 +187,48 @@ class Keeper {
     box.child = child;
     box.process = std::move(process);
     box.networked = egress::is_registered(home_, id);
+  }
+
+  // Whoever has it ends it, or has it ended by going away.
+  void keep_lent(WarmBox box, Visit& visit) {
+    const std::string id = box.id();
+    auto lent = box.lend();
+    if (!lent.ok()) {
+      return;
+    }
+    Box& kept = boxes_.emplace_back();
+    kept.id = id;
+    kept.child = lent->offer.pid;
+    kept.process = std::move(lent->process);
+    kept.lent = true;
+    visit.lend(lent->offer);
+  }
+
+  void note_taken(const std::string& id) {
+    for (Box& box : boxes_) {
+      if (box.id == id && box.lent) {
+        box.lent = false;
+        box.networked = egress::is_registered(home_, id);
+        count_lent();
+        warm_.note_lack();
+      }
+    }
+  }
+
+  // Whoever had them is gone. What he has finished is there to stay, the others end by themselves.
+  void forget_borrower() {
+    for (const Box& box : boxes_) {
+      if (box.lent && storage::read_record(home_, box.id).ok()) {
+        note_taken(box.id);
+      }
+    }
+  }
+
+  void count_lent() {
+    warm_.note_lent(
+        static_cast<std::size_t>(std::count_if(boxes_.begin(), boxes_.end(), [](const Box& box) {
+          return box.lent && box.process.valid();
+        })));
   }
 
   [[nodiscard]] bool has_networks() const {
@@ -212,6 +256,12 @@ class Keeper {
 
   // As many as somebody who is there wants; who is being served has the processors first.
   void tend_warm() {
+    const auto borrower = std::find_if(visits_.begin(), visits_.end(),
+                                       [](const Visit& visit) { return visit.borrows(); });
+    const bool lends = borrower != visits_.end();
+    if (!lends) {
+      forget_borrower();
+    }
     std::size_t wanted = 0;
     for (const Visit& visit : visits_) {
       wanted = std::max(wanted, visit.wanted_warm());
@@ -222,8 +272,17 @@ class Keeper {
     }
     warm_.drop_outdated();
     if (!is_making()) {
-      warm_.refill();
-      (void)rows_.get();  // for the next one
+      warm_.refill(lends ? WarmPool::Use::kLoan : WarmPool::Use::kOwn);
+      if (!lends) {
+        rows_.open();  // for the next one
+      }
+    }
+    if (lends) {
+      while (!warm_.boxes().empty()) {
+        keep_lent(warm_.take_for_loan(), *borrower);
+      }
+      count_lent();
+      return;
     }
     for (Visit& visit : visits_) {
       if (visit.holds()) {
@@ -245,7 +304,10 @@ class Keeper {
     return {};
   }
 
-  [[nodiscard]] bool wants_nursery() const { return !boxes_.empty() || one_shots_come(run_.get()); }
+  [[nodiscard]] bool wants_nursery() const {
+    return std::any_of(boxes_.begin(), boxes_.end(), [](const Box& box) { return !box.lent; }) ||
+           one_shots_come(run_.get());
+  }
 
   // How long nothing else has to happen before the nursery is looked at.
   [[nodiscard]] milliseconds until_nursery() const {
@@ -333,7 +395,7 @@ class Keeper {
       if (::getsockopt(client.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
           peer.uid == ::geteuid()) {
         settle_in();
-        visits_.emplace_back(Visit::House{&home_, &rows_, &scope_, &warm_, find_walls_},
+        visits_.emplace_back(Visit::House{&home_, &rows_, &scope_, &warm_, &watches_, find_walls_},
                              std::move(client));
       }
     }
@@ -344,9 +406,12 @@ class Keeper {
     if (made.has_value()) {
       keep(made->id, made->child, std::move(made->process));
     }
+    for (const std::string& id : visit.taken()) {
+      note_taken(id);
+    }
   }
 
-  static void note_end(Box& box, const pollfd& wait) {
+  void note_end(Box& box, const pollfd& wait) {
     if (!box.process.valid() || wait.fd != box.process.get() || wait.revents == 0) {
       return;
     }
@@ -354,6 +419,9 @@ class Keeper {
     int status = 0;
     if (box.child != 0 && ::waitpid(box.child, &status, 0) == box.child) {
       box.ending = ending_of(status);
+    }
+    if (box.lent && !storage::read_record(home_, box.id).ok()) {
+      box.ending = {"it was never finished"};
     }
     box.process.reset();
   }
@@ -364,6 +432,7 @@ class Keeper {
       if (box.process.valid()) {
         return false;
       }
+      watches_.forget(box.id);
       Status buried = bury(home_, box.id, box.ending, 0);
       return buried.ok() || buried.error().code != Code::kConflict;
     });
@@ -378,6 +447,7 @@ class Keeper {
   OwnScope scope_;
   bool settled_ = false;  // in that scope, if it could be had
   WarmPool warm_;
+  KeptWatches watches_;
   std::optional<Nursery> nursery_;
   bool nursery_failed_ = false;
   Clock::time_point last_event_ = Clock::now();

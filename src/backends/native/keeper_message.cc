@@ -1,5 +1,7 @@
 #include "backends/native/keeper_message.h"
 
+#include <sys/stat.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -132,9 +134,11 @@ Result<CreateRequest> decode_create(const std::string& text, std::vector<UniqueF
   }
 }
 
-std::string encode_keep_warm(std::size_t count) { return Json{{"keep_warm", count}}.dump(); }
+std::string encode_keep_warm(const KeepWarm& wish) {
+  return Json{{"keep_warm", wish.count}, {"place", wish.place}}.dump();
+}
 
-std::optional<std::size_t> decode_keep_warm(const std::string& text) {
+std::optional<KeepWarm> decode_keep_warm(const std::string& text) {
   if (!text.starts_with(R"({"keep_warm":)")) {
     return std::nullopt;
   }
@@ -142,7 +146,91 @@ std::optional<std::size_t> decode_keep_warm(const std::string& text) {
   if (!object.is_object() || !object["keep_warm"].is_number_unsigned()) {
     return std::nullopt;
   }
-  return object["keep_warm"].get<std::size_t>();
+  KeepWarm wish{object["keep_warm"].get<std::size_t>(), {}};
+  if (const auto place = object.find("place"); place != object.end() && place->is_string()) {
+    wish.place = place->get<std::string>();
+  }
+  return wish;
+}
+
+std::string encode_watch(const WatchWish& wish) {
+  return Json{{"watch", wish.kind == WatchWish::Kind::kKeep ? "keep" : "take"},
+              {"id", wish.id},
+              {"snapshot", wish.watch.snapshot},
+              {"index_ns", wish.watch.index_ns}}
+      .dump();
+}
+
+std::optional<WatchWish> decode_watch(const std::string& text, std::vector<UniqueFd>& descriptors) {
+  if (!text.starts_with(R"({"watch":)")) {
+    return std::nullopt;
+  }
+  try {
+    const Json object = Json::parse(text);
+    WatchWish wish;
+    wish.kind = object.at("watch").get<std::string>() == "keep" ? WatchWish::Kind::kKeep
+                                                                : WatchWish::Kind::kTake;
+    wish.id = object.at("id").get<std::string>();
+    wish.watch.snapshot = object.at("snapshot").get<std::string>();
+    wish.watch.index_ns = object.at("index_ns").get<std::int64_t>();
+    if (descriptors.size() == 1) {
+      wish.watch.events = std::move(descriptors.front());
+    }
+    descriptors.clear();
+    return wish;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::string place_of_this_process() {
+  std::string place;
+  for (const char* kind : {"mnt", "pid", "user", "cgroup"}) {
+    struct stat info{};
+    if (::stat(("/proc/self/ns/" + std::string(kind)).c_str(), &info) != 0) {
+      return {};
+    }
+    place += std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino) + " ";
+  }
+  return place;
+}
+
+std::string encode_offer(const Offer& offer) {
+  Json object;
+  object["offer"] = offer.id;
+  object["parent"] = offer.parent;
+  object["why_no_scope"] = offer.why_no_scope;
+  object["pid"] = offer.pid;
+  object["id_range"] = offer.id_range.has_value() ? Json(*offer.id_range) : Json();
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<std::optional<Offer>> decode_offer(const std::string& text,
+                                          std::vector<UniqueFd> descriptors) {
+  constexpr std::size_t kDescriptors = 4;
+  if (!text.starts_with(R"({"offer":)")) {
+    return std::optional<Offer>();
+  }
+  try {
+    const Json object = Json::parse(text);
+    Offer offer;
+    offer.id = object.at("offer").get<std::string>();
+    offer.parent = object.at("parent").get<std::string>();
+    offer.why_no_scope = object.at("why_no_scope").get<std::string>();
+    offer.pid = object.at("pid").get<pid_t>();
+    if (const Json& range = object.at("id_range"); !range.is_null()) {
+      offer.id_range = range.get<std::uint32_t>();
+    }
+    if (storage::is_id(offer.id) && offer.pid > 0 && descriptors.size() == kDescriptors) {
+      offer.lock = std::move(descriptors[0]);
+      offer.listener = std::move(descriptors[1]);
+      offer.stream = std::move(descriptors[2]);
+      offer.process = std::move(descriptors[3]);
+      return std::optional<Offer>(std::move(offer));
+    }
+  } catch (const nlohmann::json::exception&) {
+  }
+  return Error{Code::kInvalid, 0, "the keeper's offer is malformed", {}};
 }
 
 std::string encode_answer(const Result<std::string>& id) {

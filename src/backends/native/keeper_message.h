@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -8,7 +10,9 @@
 
 #include "backends/native/given_tree.h"
 #include "base/result.h"
+#include "base/unique_fd.h"
 #include "policy/spec.h"
+#include "storage/workspaces/tree_watch.h"
 
 namespace carrel::native {
 
@@ -29,10 +33,47 @@ std::string encode_create(const CreateRequest& request);
 Result<CreateRequest> decode_create(const std::string& text, std::vector<UniqueFd> descriptors);
 
 // A wish for sandboxes that are kept warm, for as long as the connection is open. Each of them is
-// told as an answer with its id.
-std::string encode_keep_warm(std::size_t count);
+// told as an answer with its id, or offered to whoever is at the same place as the keeper. That one
+// sends the id of each that it has taken, and nothing else.
+struct KeepWarm {
+  std::size_t count = 0;
+  std::string place;
+};
+std::string encode_keep_warm(const KeepWarm& wish);
 // Nothing when the message is another one.
-std::optional<std::size_t> decode_keep_warm(const std::string& text);
+std::optional<KeepWarm> decode_keep_warm(const std::string& text);
+// The namespaces that a process has to share with another one to do in its place what that one
+// would do; empty where they cannot be told.
+std::string place_of_this_process();
+
+// A wish to have a watch over a sandbox's workspace kept, or back. One that is kept comes with its
+// descriptor and has no answer; the answer to the other is the same message.
+struct WatchWish {
+  enum class Kind { kKeep, kTake } kind = Kind::kTake;
+  std::string id;                 // of the sandbox
+  storage::KeptWatch watch = {};  // kKeep
+};
+std::string encode_watch(const WatchWish& wish);
+// Nothing when the message is another one. `descriptors` is emptied if it is one.
+std::optional<WatchWish> decode_watch(const std::string& text, std::vector<UniqueFd>& descriptors);
+
+// A warm sandbox that is given to another process, which is responsible for it from then on. The
+// keeper stays the parent of its first process, and cleans up when that has ended.
+struct Offer {
+  std::string id;
+  std::string parent;        // the control group that it is in
+  std::string why_no_scope;  // where that is not one of its own
+  pid_t pid = 0;
+  std::optional<std::uint32_t> id_range;
+  UniqueFd lock;  // of its box
+  UniqueFd listener;
+  UniqueFd stream;
+  UniqueFd process;
+};
+std::string encode_offer(const Offer& offer);
+// Nothing when the message is another one; `descriptors` are the four of the offer.
+Result<std::optional<Offer>> decode_offer(const std::string& text,
+                                          std::vector<UniqueFd> descriptors);
 
 std::string encode_answer(const Result<std::string>& id);
 Result<std::string> decode_answer(const std::string& text);

@@ -13,7 +13,9 @@ namespace carrel::native {
 namespace {
 
 TEST(KeeperMessage, WarmSandboxesAreAskedForByNumberAndById) {
-  EXPECT_EQ(decode_keep_warm(encode_keep_warm(7)), 7U);
+  EXPECT_EQ(decode_keep_warm(encode_keep_warm({7, "here"}))->count, 7U);
+  EXPECT_EQ(decode_keep_warm(encode_keep_warm({7, "here"}))->place, "here");
+  EXPECT_EQ(decode_keep_warm(R"({"keep_warm":2})")->place, "");
   EXPECT_FALSE(decode_keep_warm(R"({"keep_warm":-1})").has_value());
   EXPECT_FALSE(decode_keep_warm(R"({"keep_warm":"x"})").has_value());
   EXPECT_FALSE(decode_keep_warm(R"({"keep_warm":)").has_value());
@@ -23,6 +25,70 @@ TEST(KeeperMessage, WarmSandboxesAreAskedForByNumberAndById) {
   EXPECT_EQ(decode_create(encode_create(request), {})->from, CreateRequest::From::kNothing);
   request.from = CreateRequest::From::kWarm;
   EXPECT_EQ(decode_create(encode_create(request), {})->from, CreateRequest::From::kWarm);
+}
+
+TEST(KeeperMessage, AWatchArrivesWithItsDescriptor) {
+  std::vector<UniqueFd> descriptors;
+  descriptors.emplace_back(::dup(0));
+  const std::string kept = encode_watch({WatchWish::Kind::kKeep, "id", {"snapshot", -7, {}}});
+  const auto wish = decode_watch(kept, descriptors);
+  ASSERT_TRUE(wish.has_value());
+  EXPECT_EQ(wish->kind, WatchWish::Kind::kKeep);
+  EXPECT_EQ(wish->id, "id");
+  EXPECT_EQ(wish->watch.snapshot, "snapshot");
+  EXPECT_EQ(wish->watch.index_ns, -7);
+  EXPECT_TRUE(wish->watch.events.valid());
+  EXPECT_TRUE(descriptors.empty());
+  const auto asked = decode_watch(encode_watch({WatchWish::Kind::kTake, "id", {}}), descriptors);
+  ASSERT_TRUE(asked.has_value());
+  EXPECT_EQ(asked->kind, WatchWish::Kind::kTake);
+  EXPECT_FALSE(asked->watch.events.valid());
+  descriptors.emplace_back(::dup(0));
+  descriptors.emplace_back(::dup(0));
+  EXPECT_FALSE(decode_watch(kept, descriptors)->watch.events.valid()) << "which one is it?";
+  for (const char* text : {"", "{}", R"({"watch":)", R"({"watch":1})", R"({"watch":"keep"})"}) {
+    EXPECT_FALSE(decode_watch(text, descriptors).has_value()) << text;
+  }
+}
+
+TEST(KeeperMessage, AnOfferArrivesWithItsFourDescriptors) {
+  const auto some = [](std::size_t count) {
+    std::vector<UniqueFd> descriptors;
+    while (descriptors.size() < count) {
+      descriptors.emplace_back(::dup(0));
+    }
+    return descriptors;
+  };
+  Offer offer;
+  offer.id = storage::make_id();
+  offer.parent = "/a group";
+  offer.why_no_scope = "nobody \"knows\"";
+  offer.pid = 77;
+  offer.id_range = 5;
+  const std::string text = encode_offer(offer);
+  std::vector<UniqueFd> descriptors = some(4);
+  const int stream = descriptors[2].get();
+  auto got = decode_offer(text, std::move(descriptors));
+  ASSERT_TRUE(got.ok() && got->has_value());
+  EXPECT_EQ((*got)->id, offer.id);
+  EXPECT_EQ((*got)->parent, offer.parent);
+  EXPECT_EQ((*got)->why_no_scope, offer.why_no_scope);
+  EXPECT_EQ((*got)->pid, 77);
+  EXPECT_EQ((*got)->id_range, 5U);
+  EXPECT_EQ((*got)->stream.get(), stream);
+  EXPECT_FALSE(decode_offer(text, some(3)).ok());
+  EXPECT_FALSE(decode_offer(text, some(5)).ok());
+  offer.id_range.reset();
+  EXPECT_FALSE((*decode_offer(encode_offer(offer), some(4)))->id_range.has_value());
+  // A number that is no process's must never come to be signalled.
+  for (const pid_t wrong : {0, -1}) {
+    offer.pid = wrong;
+    EXPECT_FALSE(decode_offer(encode_offer(offer), some(4)).ok());
+  }
+  offer.pid = 77;
+  offer.id = "../x";
+  EXPECT_FALSE(decode_offer(encode_offer(offer), some(4)).ok());
+  EXPECT_FALSE(decode_offer(encode_answer(storage::make_id()), {})->has_value());
 }
 
 TEST(KeeperMessage, ARequestArrivesAsItWasMeant) {

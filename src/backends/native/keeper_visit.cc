@@ -46,6 +46,8 @@ std::optional<Creation::Finished> Visit::go_on(short client_events, short guest_
       hear();
     } else if (stage_ == Stage::kAnswered) {
       confirm();
+    } else if (borrows()) {
+      hear_taken();
     } else if (stage_ == Stage::kBuilding && origin_ == CreateRequest::Origin::kStopped) {
       client_.reset();  // others may wait for it by now
     } else {
@@ -101,11 +103,33 @@ void Visit::hear() {
   }
 }
 
+void Visit::hear_taken() {
+  std::array<char, 4096> piece;
+  const ssize_t n = ::recv(client_.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+    return;
+  }
+  if (n <= 0) {
+    end();
+    return;
+  }
+  heard_.append(piece.data(), static_cast<std::size_t>(n));
+  for (; heard_.size() >= protocol::kIdSize; heard_.erase(0, protocol::kIdSize)) {
+    taken_.push_back(heard_.substr(0, protocol::kIdSize));
+  }
+}
+
 void Visit::begin() {
-  if (const auto count = decode_keep_warm(heard_); count.has_value()) {
+  if (const auto wish = decode_keep_warm(heard_); wish.has_value()) {
     heard_ = {};
-    warm_ = *count;
+    warm_ = wish->count;
+    borrows_ = !wish->place.empty() && wish->place == place_of_this_process();
     stage_ = Stage::kHolding;
+    return;
+  }
+  if (auto wish = decode_watch(heard_, descriptors_); wish.has_value()) {
+    tend_watch(std::move(*wish));
+    end();
     return;
   }
   auto request = decode_create(heard_, std::exchange(descriptors_, {}));
@@ -123,7 +147,8 @@ void Visit::begin() {
     answer(not_warm());
     return;
   }
-  const sandbox::Walls* const walls = house_.find_walls(request->spec.backend);
+  const sandbox::Walls* const walls =
+      house_.find_walls(request->spec.backend, request->spec.runtime);
   auto begun = Creation::begin(*house_.home, *house_.rows, std::move(request.value()),
                                {walls, house_.scope, std::move(warm)});
   if (!begun.ok()) {
@@ -131,8 +156,26 @@ void Visit::begin() {
     return;
   }
   creation_.emplace(std::move(begun.value()));
-  deadline_ = Clock::now() + kBuildingTime;
+  deadline_ = Clock::now() +
+              (walls == nullptr ? std::chrono::milliseconds(kBuildingTime) : walls->patience());
   stage_ = Stage::kBuilding;
+}
+
+void Visit::tend_watch(WatchWish wish) {
+  if (wish.kind == WatchWish::Kind::kKeep) {
+    if (wish.watch.events.valid() && storage::read_record(*house_.home, wish.id).ok()) {
+      house_.watches->keep(wish.id, std::move(wish.watch));
+    }
+    return;
+  }
+  auto kept = house_.watches->take(*house_.home, wish.id);
+  if (kept.has_value()) {
+    wish.watch = std::move(*kept);
+  }
+  const std::string data = frame_message(encode_watch(wish));
+  const int events = wish.watch.events.get();
+  (void)send_with(client_.get(), data, {&events, kept.has_value() ? 1U : 0U},
+                  MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 std::optional<Creation::Finished> Visit::build() {
@@ -180,6 +223,16 @@ bool Visit::send(const Result<std::string>& id) {
   // The buffer of the socket has room for it; who does not read has no use for it.
   return ::send(client_.get(), data.data(), data.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
          static_cast<ssize_t>(data.size());
+}
+
+void Visit::lend(const Offer& offer) {
+  const std::string data = frame_message(encode_offer(offer));
+  const std::array<int, 4> descriptors = {offer.lock.get(), offer.listener.get(),
+                                          offer.stream.get(), offer.process.get()};
+  if (send_with(client_.get(), data, descriptors, MSG_NOSIGNAL | MSG_DONTWAIT) !=
+      static_cast<ssize_t>(data.size())) {
+    end();
+  }
 }
 
 void Visit::tell_warm() {

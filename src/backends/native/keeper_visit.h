@@ -5,9 +5,11 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/native/creation.h"
+#include "backends/native/kept_watches.h"
 #include "backends/native/scope.h"
 #include "backends/native/warm_pool.h"
 #include "base/unique_fd.h"
@@ -28,6 +30,7 @@ class Visit {
     storage::OpenState* rows = nullptr;
     const OwnScope* scope = nullptr;
     WarmPool* warm = nullptr;
+    KeptWatches* watches = nullptr;
     sandbox::FindWalls find_walls = nullptr;
   };
   Visit(const House& house, UniqueFd client);
@@ -41,6 +44,11 @@ class Visit {
   // How many sandboxes it wants to be kept warm, as long as it is there.
   [[nodiscard]] std::size_t wanted_warm() const { return stage_ == Stage::kHolding ? warm_ : 0; }
   [[nodiscard]] bool holds() const { return stage_ == Stage::kHolding; }
+  // It takes them itself.
+  [[nodiscard]] bool borrows() const { return holds() && borrows_; }
+  void lend(const Offer& offer);
+  // The ids of those that it has taken since the last call.
+  std::vector<std::string> taken() { return std::exchange(taken_, {}); }
   // It waits for a sandbox.
   [[nodiscard]] bool waits() const {
     return stage_ == Stage::kAsking || stage_ == Stage::kBuilding;
@@ -62,7 +70,9 @@ class Visit {
   };
 
   void hear();
+  void hear_taken();
   void begin();
+  void tend_watch(WatchWish wish);
   std::optional<Creation::Finished> build();
   void confirm();
   bool send(const Result<std::string>& id);
@@ -80,6 +90,8 @@ class Visit {
   CreateRequest::From from_ = CreateRequest::From::kNothing;
   std::optional<Creation> creation_;
   std::size_t warm_ = 0;
+  bool borrows_ = false;
+  std::vector<std::string> taken_;
   std::set<std::string> told_;  // ids
 };
 

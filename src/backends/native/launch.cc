@@ -40,6 +40,11 @@ namespace carrel::native {
 
 namespace {
 
+// Whether all of the sandbox is in a container whose processes are the engine's.
+bool is_engines(const sandbox::Walls* walls) {
+  return sandbox::are_gvisors(walls) && !walls->holds_limits().empty();
+}
+
 EnforcementFacts facts_of(const HostSetup& host, const SandboxGroups& groups, Lifetime lifetime) {
   EnforcementFacts facts;
   facts.landlock_abi = host.landlock_abi;
@@ -146,6 +151,7 @@ Launch::Launch(Launch&& other) noexcept
       request_(std::move(other.request_)),
       into_(other.into_),
       captive_(std::move(other.captive_)),
+      ahead_(std::move(other.ahead_)),
       mounts_(std::move(other.mounts_)),
       trees_(std::move(other.trees_)),
       loan_(std::move(other.loan_)),
@@ -173,6 +179,17 @@ Launch::~Launch() {
   }
 }
 
+Identity make_identity(const policy::Spec& spec) {
+  Identity identity;
+  identity.uid = spec.user_id;
+  identity.gid = spec.group_id;
+  identity.machine_id = storage::random_hex(32);
+  identity.boot_id = storage::make_id();
+  identity.boot_time = ::time(nullptr);
+  identity.cpus = std::min(usable_cpus(), (spec.limits.cpu_millis + 999) / 1000);
+  return identity;
+}
+
 // As root each sandbox has its own.
 Status Launch::claim_ids() {
   if (::geteuid() == 0 && !id_range_.has_value()) {
@@ -185,14 +202,13 @@ Status Launch::plan() {
   if (mounts_.has_value()) {
     return {};
   }
-  Identity identity;
-  identity.uid = request_.spec.user_id;
-  identity.gid = request_.spec.group_id;
-  identity.machine_id = storage::random_hex(32);
-  identity.boot_id = storage::make_id();
-  identity.boot_time = ::time(nullptr);
-  identity.cpus = std::min(usable_cpus(), (request_.spec.limits.cpu_millis + 999) / 1000);
-  const TreesBy by = id_range_.has_value() ? TreesBy::kMount : TreesBy::kPath;
+  Identity identity = make_identity(request_.spec);
+  if (ahead_.has_value()) {  // nobody else has these either
+    identity.machine_id = ahead_->identity.machine_id;
+    identity.boot_id = ahead_->identity.boot_id;
+  }
+  const bool by_mount = id_range_.has_value() || sandbox::are_machines(request_.walls);
+  const TreesBy by = by_mount ? TreesBy::kMount : TreesBy::kPath;
   CARREL_ASSIGN(mounts_, plan_mounts(request_.spec, look_at_host(), identity, request_.lifetime,
                                      {request_.trees, by}));
   return {};
@@ -250,10 +266,10 @@ Status Launch::make(int into) {
   return started.ok() ? started : made_->settle(std::move(started));
 }
 
-Status Launch::send_plan() {
-  CARREL_TRY(prepare_trees());
-  CARREL_TRY(plan());
-  return made_->send(protocol::FrameType::kPlan, encode_plan(*mounts_), descriptors_of_trees());
+std::string usual_boot(const LaunchRequest& request, const HostSetup& host,
+                       const SandboxGroups& groups) {
+  return encode_boot(request, groups, facts_of(host, groups, request.lifetime), {},
+                     {kInnerId, kInnerId});
 }
 
 std::vector<int> Launch::descriptors_of_trees() const {
@@ -265,13 +281,14 @@ std::vector<int> Launch::descriptors_of_trees() const {
   return trees;
 }
 
-Result<Launch> Launch::begin_with(storage::Home& home, LaunchRequest request,
-                                  GuestProcess process) {
+Result<Launch> Launch::begin_with(storage::Home& home, LaunchRequest request, GuestProcess process,
+                                  std::optional<AheadPlan> ahead) {
   CARREL_TRY(check_walls(request));
   CARREL_TRY(check_image(request.spec));
   CARREL_TRY(check_trees(request.spec, request.trees));
   Launch launch(home, std::move(request));
   launch.made_.emplace(std::move(process));
+  launch.ahead_ = std::move(ahead);
   CARREL_TRY(launch.send_plan());
   return launch;
 }
@@ -297,6 +314,17 @@ Result<Launch> Launch::begin(storage::Home& home, LaunchRequest request, int clo
 
 EnforcementFacts Launch::facts(const HostSetup& host, const SandboxGroups& groups) const {
   EnforcementFacts facts = facts_of(host, groups, request_.lifetime);
+  if (sandbox::are_gvisors(request_.walls)) {
+    facts.landlock_abi = 0;
+    facts.kernel = EnforcementFacts::Kernel::kGvisors;
+    if (is_engines(request_.walls)) {  // none of it is in groups of ours
+      facts.cgroup = {};
+    }
+  }
+  if (sandbox::are_machines(request_.walls)) {
+    facts.landlock_abi = 1;  // its guest finds out, and there is no sandbox without
+    facts.kernel = EnforcementFacts::Kernel::kMachines;
+  }
   for (std::size_t i = 0; i < request_.trees.size(); ++i) {
     const GivenTree& tree = request_.trees[i];
     facts.trees.push_back(
@@ -320,7 +348,11 @@ std::string Launch::boot_for(const SandboxGroups& groups, const EnforcementFacts
       request_.walls->furnisher() == policy::Furnisher::kBuilder) {
     outer = 0;  // the only one of the room's user namespace
   }
-  return encode_boot(request_, groups, facts, captive_, outer);
+  OuterIds ids{outer, outer};
+  if (is_engines(request_.walls)) {  // there is none: the container has the caller's
+    ids = {::geteuid(), ::getegid()};
+  }
+  return encode_boot(request_, groups, facts, captive_, ids);
 }
 
 std::vector<UniqueFd> Launch::take_descriptors(SandboxGroups& groups) {
@@ -343,7 +375,11 @@ Result<Launched> Launch::finish_own(const HostSetup& host, SandboxGroups groups)
   }
   const std::string boot = boot_for(groups, facts);
   const std::vector<UniqueFd> kept = take_descriptors(groups);
-  const std::vector<int> descriptors = numbers_of(kept);
+  std::vector<int> descriptors = numbers_of(kept);
+  if (is_locked()) {
+    CARREL_TRY(check_lock(boot));
+    descriptors.clear();  // it has them
+  }
   CARREL_TRY(made_.has_value()
                  ? made_->settle(made_->send(protocol::FrameType::kBoot, boot, descriptors))
                  : send_frame(lent_->stream.get(), protocol::FrameType::kBoot, boot, descriptors));
@@ -351,7 +387,8 @@ Result<Launched> Launch::finish_own(const HostSetup& host, SandboxGroups groups)
   launched.id = request_.id;
   if (made_.has_value()) {
     GuestProcess::Taken taken = made_->take();
-    launched.child = launched.guest = taken.pid;
+    launched.child = taken.child;
+    launched.guest = taken.pid;
     launched.pidfd = std::move(taken.pidfd);
     launched.stream = sandbox::GuestStream(std::move(taken.stream));
   } else {
@@ -394,8 +431,18 @@ void end_process(int pidfd) {
 }
 
 Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchRequest request) {
-  CARREL_ASSIGN(SandboxGroups groups, make_groups(host.cgroups, request.id, request.spec.limits,
-                                                  request.lifetime, Placing::kAtBirth));
+  if (is_engines(
+          request.walls)) {  // the engine holds the limits: what is here on the host needs none
+    CARREL_ASSIGN(Launch begun, Launch::begin(home, std::move(request), -1));
+    return begun.finish(host, SandboxGroups{});
+  }
+  const bool whole = sandbox::have_own_kernel(request.walls);
+  CARREL_ASSIGN(
+      SandboxGroups groups,
+      make_groups(host.cgroups, request.id,
+                  whole ? sandbox::limits_while_building(*request.walls, request.spec.limits)
+                        : request.spec.limits,
+                  request.lifetime, whole ? Placing::kTogether : Placing::kAtBirth));
   CARREL_ASSIGN(Launch begun, Launch::begin(home, std::move(request), groups.clone_into));
   return begun.finish(host, std::move(groups));
 }

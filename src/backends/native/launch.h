@@ -84,9 +84,10 @@ class Launch {
   // root, which takes it longer than everything else. The lender, if there is one, is asked first.
   static Result<Launch> begin(storage::Home& home, LaunchRequest request, int clone_into,
                               Lender* lender = nullptr);
-  // The same with a first process that waits for its plan already. It has the ids of the request.
-  static Result<Launch> begin_with(storage::Home& home, LaunchRequest request,
-                                   GuestProcess process);
+  // The same with a first process that waits for its plan already, and has perhaps built
+  // `ahead`. It has the ids of the request.
+  static Result<Launch> begin_with(storage::Home& home, LaunchRequest request, GuestProcess process,
+                                   std::optional<AheadPlan> ahead);
   // The bound socket that the guest will listen on, if the request has none.
   void give_listener(UniqueFd listener) { request_.listener = std::move(listener); }
   // Waits for the first process, if it was asked for: where its network was made ahead, that can be
@@ -111,6 +112,10 @@ class Launch {
   Status take_loan();
   Status make(int into);
   Status send_plan();
+  // To one that has locked itself in ahead. kUnavailable: it is not what is wanted.
+  Status send_texts();
+  [[nodiscard]] Status check_lock(const std::string& boot) const;
+  [[nodiscard]] bool is_locked() const { return ahead_.has_value() && !ahead_->boot.empty(); }
   // The same behind walls that somebody else builds.
   Status start_behind_walls(SandboxGroups& groups, Launched& launched);
   [[nodiscard]] std::vector<int> descriptors_of_trees() const;
@@ -126,6 +131,7 @@ class Launch {
   LaunchRequest request_;
   int into_ = -1;
   kernel::CaptiveNetwork captive_;  // if it has a way out
+  std::optional<AheadPlan> ahead_;  // what its first process has built
   std::optional<MountPlan> mounts_;
   std::vector<PreparedTree> trees_;  // of the request's, in their order
   std::optional<Loan> loan_;
@@ -134,6 +140,13 @@ class Launch {
   std::optional<LentProcess> lent_;
   std::optional<std::uint32_t> id_range_;
 };
+
+// The boot message of a sandbox whose guest builds its room itself, alone with its files.
+std::string usual_boot(const LaunchRequest& request, const HostSetup& host,
+                       const SandboxGroups& groups);
+
+// What a sandbox with these settings that is made now is to itself.
+Identity make_identity(const policy::Spec& spec);
 
 // All of it at once, with the guest in its groups from its birth.
 Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchRequest request);

@@ -65,7 +65,7 @@ Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
     using Kind = sandbox::RoomRequest::Tree::Kind;
     room.trees.push_back({tree.path,
                           tree.kind == GivenTree::Kind::kFile ? Kind::kFile : Kind::kFolder,
-                          trees_[i].mount.valid() ? trees_[i].mount.get() : -1});
+                          trees_[i].mount.valid() ? trees_[i].mount.get() : -1, tree.source.get()});
   }
   room.filter = guest_filter();
   std::array<int, 2> stream{};
@@ -84,18 +84,30 @@ Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
   if (id_range_.has_value()) {
     room.host_id = kFirstSandboxId + *id_range_ * kIdsPerSandbox;
   }
+  const bool gvisor = sandbox::are_gvisors(request_.walls);
+  const bool own_kernel = sandbox::have_own_kernel(request_.walls);
+  if (own_kernel) {
+    room.listener = request_.listener.valid() ? request_.listener.get() : -1;
+    room.cpus = groups.enforced.cpu == kernel::CgroupSource::kNone
+                    ? (request_.spec.limits.cpu_millis + 999) / 1000
+                    : 0;
+  }
   CARREL_ASSIGN(sandbox::RoomStarted started, request_.walls->start(room));
-  if (request_.walls->furnisher() == policy::Furnisher::kBuilder) {
+  if (request_.walls->furnisher() == policy::Furnisher::kBuilder || own_kernel) {
     groups.join.clear();  // it was started in them
   }
   launched.stream =
       sandbox::GuestStream(started.stream.valid() ? std::move(started.stream) : std::move(own_end));
   launched.child = started.child;
   launched.guest = started.guest;
+  if (gvisor) {
+    request_.listener = std::move(started.door);
+  }
   launched.pidfd = std::move(started.guest_process);
   launched.complaints = std::move(started.complaints);
+  // CRITICAL: no directory of the host's is given to another kernel.
   return send_frame(launched.stream.fd(), protocol::FrameType::kPlan, encode_plan(*mounts_),
-                    descriptors_of_trees());
+                    own_kernel ? std::vector<int>() : descriptors_of_trees());
 }
 
 Result<Launched> Launch::finish_walls(const HostSetup& host, SandboxGroups groups) {
@@ -112,6 +124,9 @@ Result<Launched> Launch::finish_walls(const HostSetup& host, SandboxGroups group
     launched.enforcement = describe(request_.spec, facts);
     std::string boot = boot_for(groups, facts);
     std::vector<UniqueFd> descriptors = take_descriptors(groups);
+    if (sandbox::are_machines(request_.walls)) {
+      descriptors.clear();  // the machine's first process has one in the place of each
+    }
     if (request_.walls->furnisher() == policy::Furnisher::kGuest) {
       CARREL_TRY(check_apart(launched.guest));
       return send_frame(launched.stream.fd(), protocol::FrameType::kBoot, boot,

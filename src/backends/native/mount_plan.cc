@@ -13,6 +13,7 @@
 
 #include "backends/native/plan_writer.h"
 #include "kernel/captive_network.h"
+#include "policy/isolation.h"
 #include "protocol/boot.h"
 
 namespace carrel::native {
@@ -61,7 +62,7 @@ void add_etc(Parts& parts, const policy::Spec& spec, const Identity& identity) {
             "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n");
 }
 
-void add_dev(Parts& parts) {
+void add_dev(Parts& parts, policy::Backend backend) {
   PlanWriter& plan = parts.shared;
   plan.device("/dev/null", "dev/null", 1, 3);
   plan.device("/dev/zero", "dev/zero", 1, 5);
@@ -77,7 +78,11 @@ void add_dev(Parts& parts) {
   plan.link("dev/stderr", "/proc/self/fd/2");
   plan.directory("dev/shm");
   parts.alike.simple(StepKind::kDevpts, "dev/pts");
-  parts.own.attach(kTmpSlot, "shm", "dev/shm", 01777, protocol::kStepNoExec);
+  // Bubblewrap has no way to say it.
+  parts.own.attach(kTmpSlot, "shm", "dev/shm", 01777,
+                   backend == policy::Backend::kBubblewrap
+                       ? 0U
+                       : static_cast<std::uint32_t>(protocol::kStepNoExec));
 }
 
 std::string memory_text(std::uint64_t bytes) {
@@ -341,16 +346,23 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   }
   shared.directory("root", 0700);
   shared.directory(home);
-  const bool furnished = policy::furnisher_of(spec.backend) == policy::Furnisher::kBuilder;
+  const bool by_engine = policy::is_furnished_by_engine(spec.backend, spec.runtime);
+  const bool furnished =
+      by_engine || policy::furnisher_of(spec.backend) == policy::Furnisher::kBuilder;
   if (furnished) {
     shared.directory(kGuestPlace);
+  }
+  if (by_engine) {  // where a container has the guest's program and the socket that it calls at
+    shared.directory("carrel");
+    shared.simple(StepKind::kMountPoint, "carrel/guest", protocol::kStepIsFile);
+    shared.simple(StepKind::kMountPoint, "carrel/door", protocol::kStepIsFile);
   }
   shared.link("var/tmp", "../tmp");
   add_etc(parts, spec, identity);
   if (!from_directory) {
     add_host_etc(shared, host);
   }
-  add_dev(parts);
+  add_dev(parts, spec.backend);
   add_tree_targets(parts, spec, given.trees);
   if (read_only) {
     shared.simple(StepKind::kSealRoot, "");
@@ -372,22 +384,40 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   attach(kDiskSlot, "workspace", "workspace", 0755);
   attach(kTmpSlot, "tmp", "tmp", 01777);
   attach(kDiskSlot, "home", home, 0755);
+  add_proc(parts, spec, identity);
+  // What not every sandbox of this kind has comes last, so that the rest can be built ahead.
   add_trees(own, given);
   if (!spec.code.empty()) {
     own.replace(kTmpSlot, policy::code_path(spec).substr(1), spec.code, protocol::kStepIsFile);
   }
-  add_proc(parts, spec, identity);
   result.shared = shared.take();
   result.alike = parts.alike.take();
   result.own = own.take();
   if (result.shared.size() + result.alike.size() + result.own.size() > protocol::kMaxPlan) {
     return Error{Code::kResource, 0, "the sandbox's mount plan is too large", {}};
   }
-  if (!from_directory && read_only && lifetime == Lifetime::kOneShot && given.trees.empty()) {
-    result.nursing = MountPlan::Nursing::kPossible;
+  if (!from_directory) {
     result.sources = host.sources;
   }
+  if (!from_directory && read_only && lifetime == Lifetime::kOneShot && given.trees.empty()) {
+    result.nursing = MountPlan::Nursing::kPossible;
+  }
   return result;
+}
+
+std::optional<std::string> rest_after(const MountPlan& built, const MountPlan& wanted) {
+  // CRITICAL: what is different in one of these is only there after it was built anew.
+  if (built.staging != wanted.staging || built.shared != wanted.shared ||
+      built.alike != wanted.alike || built.sources != wanted.sources) {
+    return std::nullopt;
+  }
+  std::string rest(wanted.own.size(), '\0');
+  protocol::Writer writer({reinterpret_cast<unsigned char*>(rest.data()), rest.size()});
+  if (!protocol::write_rest(built.own, wanted.own, writer)) {
+    return std::nullopt;
+  }
+  rest.resize(writer.size());
+  return rest;
 }
 
 }  // namespace carrel::native

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,9 +19,9 @@ struct MountPlan {
   std::string alike;    // what each of them has for itself, and all alike
   std::string own;      // what is this sandbox's own
   std::string staging;  // a host directory that the plan can be built on
-  // Whether a nursery can have the first two parts ready, and which files of the host are in it
-  // then: a file that was replaced since is another one.
+  // Whether a nursery can have the first two parts ready.
   enum class Nursing { kImpossible, kPossible } nursing = Nursing::kImpossible;
+  // Which files of the host are in the image `host`: one that was replaced since is another one.
   std::string sources;
 };
 
@@ -44,6 +45,17 @@ struct Identity {
   std::string boot_id;         // a UUID
   std::int64_t boot_time = 0;  // when the sandbox's clocks began, in seconds of the wall clock
 };
+
+// What a guest that waits for its sandbox builds before that is known.
+struct AheadPlan {
+  MountPlan plan;
+  Identity identity;  // of the sandbox that it will be
+  std::string boot;   // with which it has locked itself in; empty: it has not
+};
+
+// What is left of `wanted` where the one is built, in the wire form of kRest; nothing where
+// `wanted` is no more of the same.
+std::optional<std::string> rest_after(const MountPlan& built, const MountPlan& wanted);
 
 HostTree look_at_host();
 

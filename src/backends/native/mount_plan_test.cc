@@ -322,6 +322,35 @@ TEST(MountPlan, ReplacedFileOfTheHostIsAnotherSource) {
   EXPECT_FALSE(look_at_host().sources.empty());
 }
 
+TEST(MountPlan, WhatIsBuiltAheadIsUsedForTheSameKindOnly) {
+  HostTree host = some_host();
+  host.sources = "1:2 ";
+  const MountPlan built = plan_of({}, Lifetime::kLongLived, host);
+  EXPECT_EQ(rest_after(built, built), "");
+  policy::Spec sizes;
+  sizes.limits.tmp_bytes = 1U << 20;
+  sizes.limits.disk_bytes = 2U << 20;
+  sizes.limits.memory_bytes = 64U << 20;
+  const auto rest = rest_after(built, plan_of(sizes, Lifetime::kLongLived, host));
+  ASSERT_TRUE(rest.has_value());
+  const std::vector<Step> steps = decode(*rest);
+  ASSERT_EQ(steps.size(), 3U);
+  EXPECT_EQ(find(steps, StepKind::kTmpfs, "/workspace")->fields.size, 2U << 20);
+  EXPECT_EQ(find(steps, StepKind::kTmpfs, "/tmp")->fields.size, 1U << 20);
+  EXPECT_THAT(content_of(steps, StepKind::kReplace, "proc/meminfo"), HasSubstr(" 65536 kB"));
+  // Whatever else is different, it is built anew.
+  policy::Spec named;
+  named.hostname = "other";
+  policy::Spec user;
+  user.user = "somebody";
+  for (const policy::Spec& spec : {named, user, all_specs()[1], all_specs()[2]}) {
+    EXPECT_FALSE(rest_after(built, plan_of(spec, Lifetime::kLongLived, host)).has_value());
+  }
+  host.sources = "1:3 ";
+  EXPECT_FALSE(rest_after(built, plan_of({}, Lifetime::kLongLived, host)).has_value());
+  EXPECT_FALSE(rest_after(built, plan_of({}, Lifetime::kOneShot, host)).has_value());
+}
+
 TEST(MountPlan, WritableRootIsAThrowAwayOverlayOfEveryPart) {
   policy::Spec spec;
   spec.root_mode = policy::RootMode::kThrowawayOverlay;

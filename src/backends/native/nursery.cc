@@ -147,7 +147,7 @@ Result<Nursery> Nursery::start(const MountPlan& plan, UniqueFd listener) {
   CARREL_TRY(process.settle(tell()));
   GuestProcess::Taken taken = process.take();
   Nursery nursery;
-  nursery.pid_ = taken.pid;
+  nursery.pid_ = taken.child;
   nursery.pidfd_ = std::move(taken.pidfd);
   nursery.stream_ = std::move(taken.stream);
   nursery.kind_ = kind_of(plan, *terms);

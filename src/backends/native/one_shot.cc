@@ -91,6 +91,9 @@ using Opening = std::optional<NetworkOpening>;
 
 // What is left of a sandbox behind somebody else's walls.
 Status settle(Launched& box, const policy::Spec& spec, const sandbox::Walls* walls) {
+  if (sandbox::are_machines(walls)) {  // a command's time begins when there is somebody to run it
+    return sandbox::await_guest(box.stream, static_cast<int>(walls->patience().count()));
+  }
   if (!box.rest.has_value()) {
     return {};
   }
@@ -129,7 +132,7 @@ class OneShots::Making {
     LaunchRequest request;
     request.id = id_;
     request.spec = spec_;
-    request.walls = all_->find_walls_(spec_.backend);
+    request.walls = all_->find_walls_(spec_.backend, spec_.runtime);
     CARREL_ASSIGN(request.trees, duplicate(*trees_));
     CARREL_TRY(add_trust(*all_->home_, id_, spec_, request.trees));
     if (::geteuid() == 0) {
@@ -193,7 +196,7 @@ class OneShots::Making {
 
   // Whoever builds the walls is in the same group.
   [[nodiscard]] policy::Limits limits_of_groups() const {
-    const sandbox::Walls* const walls = all_->find_walls_(spec_.backend);
+    const sandbox::Walls* const walls = all_->find_walls_(spec_.backend, spec_.runtime);
     return walls == nullptr ? spec_.limits : sandbox::limits_while_building(*walls, spec_.limits);
   }
 
@@ -291,7 +294,7 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
   if (listener) {
     listener(box.enforcement);
   }
-  const Status settled = settle(box, job.spec, find_walls_(job.spec.backend));
+  const Status settled = settle(box, job.spec, find_walls_(job.spec.backend, job.spec.runtime));
   Result<sandbox::ExecResult> result = settled.ok() ? serve(box, std::move(network), job, start, io)
                                                     : Result<sandbox::ExecResult>(settled.error());
   end_sandbox(box);

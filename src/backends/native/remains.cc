@@ -282,7 +282,7 @@ void sweep_quickly(storage::Home& home) {
 }
 
 void sweep_walls(const storage::Home& home, sandbox::FindWalls find_walls) {
-  if (const sandbox::Walls* walls = find_walls(policy::Backend::kDocker); walls != nullptr) {
+  if (const sandbox::Walls* walls = find_walls(policy::Backend::kDocker, {}); walls != nullptr) {
     walls->sweep(home.path() + "/run", home.label());
   }
 }

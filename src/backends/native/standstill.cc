@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "backends/native/groups.h"
+#include "backends/native/keeper_client.h"
 #include "backends/native/strays.h"
 #include "kernel/cgroup.h"
 #include "protocol/wire.h"
@@ -140,8 +141,9 @@ class BoxWriters::Box {
   std::optional<sandbox::GuestStream> guest_;
 };
 
-BoxWriters::BoxWriters(const storage::Home& home, std::vector<storage::BoxRecord> boxes)
-    : home_(&home), records_(std::move(boxes)) {}
+BoxWriters::BoxWriters(const storage::Home& home, std::vector<storage::BoxRecord> boxes,
+                       Watched watched)
+    : home_(&home), records_(std::move(boxes)), watched_(watched) {}
 
 BoxWriters::~BoxWriters() { BoxWriters::thaw(); }
 
@@ -155,6 +157,16 @@ Status BoxWriters::freeze() {
     frozen_.push_back(std::move(box));
   }
   return {};
+}
+
+std::optional<storage::KeptWatch> BoxWriters::take_watch() {
+  return records_.size() == 1 ? native::take_watch(*home_, records_.front().id) : std::nullopt;
+}
+
+void BoxWriters::keep_watch(storage::KeptWatch watch) {
+  if (records_.size() == 1) {
+    native::keep_watch(*home_, records_.front().id, std::move(watch));
+  }
 }
 
 void BoxWriters::thaw() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,15 +17,21 @@ namespace carrel::native {
 // ends in any way.
 class BoxWriters : public storage::Writers {
  public:
-  BoxWriters(const storage::Home& home, std::vector<storage::BoxRecord> boxes);
+  // Whether the keeper has a watch over their workspace between two snapshots.
+  enum class Watched { kNo, kYes };
+  BoxWriters(const storage::Home& home, std::vector<storage::BoxRecord> boxes, Watched watched);
   ~BoxWriters() override;
   Status freeze() override;
   void thaw() override;
+  [[nodiscard]] bool keep_watches() const override { return watched_ == Watched::kYes; }
+  std::optional<storage::KeptWatch> take_watch() override;
+  void keep_watch(storage::KeptWatch watch) override;
 
  private:
   class Box;
   const storage::Home* home_;
   std::vector<storage::BoxRecord> records_;
+  Watched watched_;
   std::vector<std::unique_ptr<Box>> frozen_;
 };
 

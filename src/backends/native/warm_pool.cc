@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "policy/settings.h"
+
 namespace carrel::native {
 
 namespace {
@@ -35,12 +37,22 @@ std::optional<WarmBox> WarmPool::take(const std::string& id) {
   }
   std::optional<WarmBox> taken(std::move(*found));
   boxes_.erase(found);
+  note_lack();
+  return taken;
+}
+
+WarmBox WarmPool::take_for_loan() {
+  WarmBox taken(std::move(boxes_.front()));
+  boxes_.pop_front();
+  return taken;
+}
+
+void WarmPool::note_lack() {
   const auto now = Clock::now();
-  if (boxes_.size() + 1 == wanted_) {
+  if (count() + 1 == wanted_) {
     lacking_since_ = now;
   }
   due_ = std::min(now + kQuiet, std::max(now, lacking_since_ + kLongest));
-  return taken;
 }
 
 void WarmPool::drop_outdated() {
@@ -52,15 +64,15 @@ void WarmPool::drop_outdated() {
 }
 
 std::optional<int> WarmPool::time_left() const {
-  if (boxes_.size() >= wanted_) {
+  if (count() >= wanted_) {
     return std::nullopt;
   }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(due_ - Clock::now()).count();
   return static_cast<int>(std::max<std::int64_t>(0, left));
 }
 
-void WarmPool::refill() {
-  if (boxes_.size() >= wanted_ || Clock::now() < due_) {
+void WarmPool::refill(Use use) {
+  if (count() >= wanted_ || Clock::now() < due_) {
     return;
   }
   if (!mounts_.valid()) {
@@ -74,6 +86,10 @@ void WarmPool::refill() {
     host->why_no_scope = scope_->why_not;
     auto made = WarmBox::make(*home_, std::make_shared<const HostSetup>(std::move(host.value())),
                               scope_->group);
+    // Whoever borrows it knows better what will be asked for.
+    if (made.ok() && use == Use::kOwn) {
+      (void)made->build_ahead(policy::default_spec(policy::Operation::kCreate));
+    }
     if (made.ok()) {
       boxes_.push_back(std::move(made.value()));
       return;

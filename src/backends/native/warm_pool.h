@@ -30,6 +30,12 @@ class WarmPool {
 
   // Nothing when there is none of that id that still lives.
   std::optional<WarmBox> take(const std::string& id);
+  // One of those that there are, to be lent, and how many are. They are the pool's no more, but
+  // count among those that there should be until they are taken or have ended.
+  WarmBox take_for_loan();
+  void note_lent(std::size_t count) { lent_ = count; }
+  // One of those that are lent was taken, or has ended.
+  void note_lack();
   // Removes those whose first process has ended, and all of them when something was mounted or
   // unmounted since the last look: they have the host's mounts of when they were made.
   void drop_outdated();
@@ -40,7 +46,8 @@ class WarmPool {
   // Milliseconds until refill() has something to do; nothing: there are enough.
   [[nodiscard]] std::optional<int> time_left() const;
   // Makes one more, if it is time for that.
-  void refill();
+  enum class Use { kOwn, kLoan };
+  void refill(Use use);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -48,6 +55,8 @@ class WarmPool {
   storage::Home* home_;
   const OwnScope* scope_;
   std::size_t wanted_ = 0;
+  std::size_t lent_ = 0;
+  [[nodiscard]] std::size_t count() const { return boxes_.size() + lent_; }
   UniqueFd mounts_;  // the list of this process's mounts
   std::list<WarmBox> boxes_;
   Clock::time_point lacking_since_;

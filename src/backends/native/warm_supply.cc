@@ -1,12 +1,16 @@
 #include "backends/native/warm_supply.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
 
 #include "backends/native/keeper_client.h"
+#include "backends/native/network.h"
 
 namespace carrel::native {
 
@@ -30,40 +34,130 @@ void WarmSupply::run(const std::atomic<bool>& stopping) {
 }
 
 void WarmSupply::listen(const std::atomic<bool>& stopping) {
-  auto keeper = hold_warm(*home_, count_);
-  while (keeper.ok() && !stopping) {
-    pollfd news{keeper->get(), POLLIN, 0};
+  auto keeper = hold_warm(*home_, {count_, place_of_this_process()});
+  if (!keeper.ok()) {
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    keeper_ = std::move(keeper.value());
+    mounts_.reset(::open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
+  }
+  rows_.open();
+  while (!stopping) {
+    pollfd news{keeper_.get(), POLLIN, 0};
     const int ready = ::poll(&news, 1, kTickMs);
-    if (ready <= 0) {
-      continue;
-    }
-    auto id = hear_warm(keeper->get());
-    if (!id.ok()) {
+    if (ready > 0 && !hear().ok()) {
       return;
     }
     const std::lock_guard lock(mutex_);
-    ready_.push_back(std::move(id.value()));
+    drop_outdated();
   }
+}
+
+Status WarmSupply::hear() {
+  CARREL_ASSIGN(WarmNews news, hear_warm(keeper_.get()));
+  Ready ready{std::move(news.id), {}};
+  if (news.offer.has_value()) {
+    // What cannot be adopted ends here, and the keeper makes another one.
+    ready.id = news.offer->id;
+    auto box = WarmBox::adopt(*home_, std::move(*news.offer));
+    if (!box.ok() || !prepare(box.value()).ok()) {
+      std::this_thread::sleep_for(kAgain);
+      return {};
+    }
+    ready.box.emplace(std::move(box.value()));
+  }
+  const std::lock_guard lock(mutex_);
+  ready_.push_back(std::move(ready));
+  return {};
+}
+
+// From two on, all but one are locked in as what is most likely asked for, and are its fastest
+// beginning. The one that is left can become anything.
+bool WarmSupply::may_lock() const {
+  const auto locked = std::count_if(ready_.begin(), ready_.end(), [](const Ready& ready) {
+    return ready.box.has_value() && ready.box->is_locked();
+  });
+  return !lock_fails_ && is_usual(likely_) && static_cast<std::size_t>(locked) + 1 < count_;
+}
+
+Status WarmSupply::prepare(WarmBox& box) {
+  CARREL_TRY(box.build_ahead(likely_));
+  {
+    const std::lock_guard lock(mutex_);
+    if (!may_lock()) {
+      return {};
+    }
+  }
+  // Why it cannot, whoever asks for a sandbox is told.
+  Status locked = box.lock_ahead(likely_);
+  lock_fails_ = !locked.ok();
+  return locked;
+}
+
+// The settings of which the plan and the lock are made. That they really are the same is seen by
+// those; what is decided here is only which one to try.
+bool WarmSupply::is_usual(const policy::Spec& wanted) const {
+  return wanted.image == likely_.image && wanted.image_name == likely_.image_name &&
+         wanted.root_mode == likely_.root_mode && wanted.user == likely_.user &&
+         wanted.user_id == likely_.user_id && wanted.group_id == likely_.group_id &&
+         wanted.hostname == likely_.hostname && wanted.mounts.empty() && wanted.workspace.empty() &&
+         wanted.code.empty() && !has_network(wanted) &&
+         wanted.limits.tmp_bytes == likely_.limits.tmp_bytes &&
+         wanted.limits.disk_bytes == likely_.limits.disk_bytes;
+}
+
+// Those whose first process has ended, and all when something was mounted or unmounted since the
+// last look: they have the host's mounts of when they were made. The keeper sees to its own.
+void WarmSupply::drop_outdated() {
+  pollfd mounts{mounts_.get(), POLLPRI, 0};
+  const bool others = !mounts_.valid() || ::poll(&mounts, 1, 0) != 0;
+  ready_.remove_if([&](const Ready& ready) {
+    return ready.box.has_value() && (others || !ready.box->is_alive());
+  });
 }
 
 void WarmSupply::forget() {
   const std::lock_guard lock(mutex_);
   ready_.clear();
+  keeper_.reset();
 }
 
-std::optional<std::string> WarmSupply::take() {
+std::optional<WarmSupply::Ready> WarmSupply::take(const policy::Spec& wanted) {
   const std::lock_guard lock(mutex_);
-  if (ready_.empty()) {
+  drop_outdated();
+  auto find = [&](bool locked) {
+    return std::find_if(ready_.begin(), ready_.end(), [&](const Ready& ready) {
+      return (ready.box.has_value() && ready.box->is_locked()) == locked;
+    });
+  };
+  auto found = is_usual(wanted) ? find(true) : ready_.end();
+  if (found == ready_.end()) {
+    found = find(false);
+  }
+  if (found == ready_.end()) {
     return std::nullopt;
   }
-  std::string id = std::move(ready_.front());
-  ready_.pop_front();
-  return id;
+  std::optional<Ready> ready(std::move(*found));
+  ready_.erase(found);
+  return ready;
 }
 
-void WarmSupply::put_back(std::string id) {
+void WarmSupply::put_back(Ready ready) {
   const std::lock_guard lock(mutex_);
-  ready_.push_back(std::move(id));
+  ready_.push_back(std::move(ready));
+}
+
+Result<Creation::Finished> WarmSupply::finish(WarmBox box, CreateRequest request) {
+  const std::string id = box.id();
+  auto made = finish_warm(*home_, rows_, std::move(request), std::move(box));
+  if (made.ok()) {
+    // If the keeper does not hear it, its next one finds the sandbox by its record.
+    const std::lock_guard lock(mutex_);
+    (void)::send(keeper_.get(), id.data(), id.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  return made;
 }
 
 void WarmSupply::note(Outcome outcome) {

@@ -33,13 +33,19 @@ struct Places {
 
 struct Bundle {
   std::string config;             // config.json
+  std::string program;            // where in the root the guest's is; empty: it is a descriptor
   std::vector<std::string> data;  // contents of the files that are mounted over others
 };
+
+// Whose kernel the room has. gVisor's makes its tmpfs itself, has a proc with nothing of the host's
+// in it, and takes no descriptors beyond the first three.
+enum class Dialect { kHosts, kGvisors };
 
 using Exists = bool (*)(const std::string& path);
 
 // The plan in the words of an OCI runtime. kUnsupported: a step that it cannot take, or a name that
 // JSON cannot hold.
-Result<Bundle> bundle_for(const sandbox::RoomRequest& request, const Places& places, Exists exists);
+Result<Bundle> bundle_for(const sandbox::RoomRequest& request, const Places& places, Exists exists,
+                          Dialect dialect);
 
 }  // namespace carrel::oci

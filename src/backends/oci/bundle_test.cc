@@ -24,13 +24,13 @@ using sandbox::plan_of;
 using sandbox::step;
 
 Result<Bundle> translate(const std::vector<MountStep>& steps, Exists exists = everything_exists,
-                         Words sources = {}) {
+                         Words sources = {}, Dialect dialect = Dialect::kHosts) {
   const std::string plan = plan_of(steps);
   sandbox::RoomRequest request;
   request.hostname = "h";
   request.plan.own = plan;
   const Places places{"/stage", std::move(sources)};
-  return bundle_for(request, places, exists);
+  return bundle_for(request, places, exists, dialect);
 }
 
 json config_of(const std::vector<MountStep>& steps, Exists exists = everything_exists,
@@ -120,6 +120,37 @@ TEST(OciBundle, WhatItCannotSayIsRefused) {
   EXPECT_FALSE(translate({step(StepKind::kTree, "a")}, everything_exists, {"/\xff"}).ok());
 }
 
+TEST(OciBundle, BehindGvisorItsKernelMakesTheTmpfs) {
+  MountStep whole = step(StepKind::kTmpfs, "");
+  whole.size = 4096;
+  MountStep made = step(StepKind::kSubdirectory, "", "shm");
+  made.mode = 01777;
+  auto bundle =
+      translate({whole, made, step(StepKind::kAttach, "dev/shm", "shm", protocol::kStepNoExec),
+                 step(StepKind::kBind, "usr", "/usr", protocol::kStepReadOnly),
+                 step(StepKind::kMask, "proc/keys", "", protocol::kStepIsFile),
+                 step(StepKind::kSealRoot, "")},
+                everything_exists, {}, Dialect::kGvisors);
+  ASSERT_TRUE(bundle.ok());
+  const json config = json::parse(bundle->config);
+  const json shm = mount_at(config, "/dev/shm");
+  EXPECT_EQ(shm["type"], "tmpfs");
+  EXPECT_THAT(shm["options"].get<Words>(), IsSupersetOf({"mode=1777", "size=4096", "noexec"}));
+  EXPECT_THAT(mount_at(config, "/usr")["options"].get<Words>(), IsSupersetOf({"rbind", "ro"}));
+  EXPECT_THAT(mount_at(config, "/sys")["options"].get<Words>(), Contains("ro"));
+  EXPECT_EQ(config["process"]["args"],
+            json::array({"/" + bundle->program, sandbox::kFurnishedByGvisor}));
+  EXPECT_FALSE(config["linux"].contains("maskedPaths"));  // runsc would not look
+}
+
+TEST(OciBundle, BehindGvisorThereIsNoWritableRoot) {
+  EXPECT_EQ(
+      translate({step(StepKind::kOverlay, "usr", "/usr")}, everything_exists, {}, Dialect::kGvisors)
+          .error()
+          .code,
+      Code::kUnsupported);
+}
+
 TEST(OciPorch, RequestsAreReadAsTheyWereWritten) {
   PorchRequest request;
   request.stage = "/mnt";
@@ -129,6 +160,9 @@ TEST(OciPorch, RequestsAreReadAsTheyWereWritten) {
   request.own = std::string(100'000, 'o');
   request.runtime = {"/usr/sbin/runc", "run"};
   request.trees = {"folder", "file"};
+  request.meant = {"", "/data"};
+  request.program = "run/guest";
+  request.cpus = "2";
   const std::string text = encode_porch(request);
   const auto read = decode_porch(text);
   ASSERT_TRUE(read.ok());

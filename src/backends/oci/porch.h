@@ -11,7 +11,8 @@ namespace carrel::oci {
 
 // The process between Carrel and a runtime: an ordinary user's, or one of the sandbox's own id. In
 // a user and a mount namespace of its own it lays out the bundle in memory, so that nothing of it
-// is on a disk or left behind, has the runtime start the guest, and tells the guest's number.
+// is on a disk or left behind, has the runtime start the guest, and tells the guest's number. Where
+// the kernel is gVisor's, a second process of it stays and is the room's first one.
 struct PorchRequest {
   std::string stage;  // a directory of the host that it covers with its tmpfs
   std::string config;
@@ -20,8 +21,17 @@ struct PorchRequest {
   std::string alike;
   std::string own;
   std::vector<std::string> runtime;  // its path and arguments
+  std::vector<std::string> covered;  // directories of the host that are empty for the runtime
   // What the mounts are that came as descriptors from kTrees on: kFile or kFolder.
   std::vector<std::string> trees;
+  // For each of them: of which path of the host a mount is to be made, if the descriptor is not one
+  // but only tells what the path has to be; empty: it is one.
+  std::vector<std::string> meant;
+  // Behind gVisor: where in the root the guest's program is put. Then the guest's stream is its
+  // standard input, and it has no other descriptor.
+  std::string program;
+  std::string cpus;   // how many processors all of it may use; empty: as many as there are
+  std::string stays;  // not empty: after the trees come the sockets of its porter
 };
 inline constexpr char kFile[] = "file";
 inline constexpr char kFolder[] = "folder";

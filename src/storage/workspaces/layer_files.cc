@@ -35,10 +35,12 @@ bool commit(int fd) {
 }
 
 // On btrfs a file's contents are on the disk and known to its inode before they can be shared, so
-// that a commit brings both: a sync of the file would write a log that the commit throws away.
-bool can_be_committed(int file, int directory) {
+// that a commit brings both: a sync of each file would write a log that the commit throws away.
+bool can_be_committed(const std::vector<UniqueFd>& files, int last, int directory) {
   const UniqueFd other(::openat(directory, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
-  return other.valid() && share_contents(file, other.get());
+  return other.valid() && share_contents(last, other.get()) &&
+         std::all_of(files.begin(), files.end(),
+                     [&](const UniqueFd& fd) { return share_contents(fd.get(), other.get()); });
 }
 
 }  // namespace
@@ -84,8 +86,8 @@ void LayerFiles::add_shared(UniqueFd fd) {
 }
 
 Status LayerFiles::sync_contents() {
-  if (are_many()) {
-    return {};
+  if (are_many() || kind_ == Kind::kBtrfs) {
+    return {};  // all at once, when the layer is complete
   }
   if (kind_ != Kind::kExt4) {
     return sync_each(copied_);
@@ -102,8 +104,11 @@ Status LayerFiles::sync(int last, std::initializer_list<int> above) {
   if (are_many()) {
     return ::syncfs(last) == 0 ? Status{} : Status{sync_error()};
   }
-  if (kind_ == Kind::kBtrfs && can_be_committed(last, *above.begin()) && commit(last)) {
-    return {};
+  if (kind_ == Kind::kBtrfs) {
+    if (can_be_committed(copied_, last, *above.begin()) && commit(last)) {
+      return {};
+    }
+    CARREL_TRY(sync_each(copied_));
   }
   if (::fsync(last) != 0) {
     return sync_error();

@@ -71,17 +71,6 @@ Result<ContentHash> hash_synced(int root, const std::string& path) {
   return hash_of(file.get(), -1, path);
 }
 
-void begin_write_back(int root, std::span<const ScannedEntry> entries) {
-  constexpr std::size_t kMost = 256;  // of more the disk has enough to do with the first
-  for (const ScannedEntry& entry : entries.first(std::min(entries.size(), kMost))) {
-    if (entry.kind == EntryKind::kFile) {
-      if (auto file = open_below(root, entry.path, O_RDONLY | O_NONBLOCK); file.ok()) {
-        ::sync_file_range(file->get(), 0, 0, SYNC_FILE_RANGE_WRITE);
-      }
-    }
-  }
-}
-
 Result<std::string> attributes_below(int root, const std::string& path) {
   CARREL_ASSIGN(const UniqueFd file, open_below(root, path, O_RDONLY | O_NONBLOCK));
   return read_attributes(file.get());
@@ -190,8 +179,7 @@ Status LayerWriter::file(int parent, const std::string& name, ScannedEntry& entr
   if (!entry.target.empty() && ::linkat(to_, entry.target.c_str(), parent, name.c_str(), 0) == 0) {
     return {};
   }
-  CARREL_ASSIGN(UniqueFd copy,
-                open_at(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+  CARREL_ASSIGN(UniqueFd copy, open_at(parent, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
   CARREL_ASSIGN(const HashedCopy hashed, copy_hashed(original.get(), copy.get(), entry.path));
   entry.hash = hashed.hash;
   CARREL_TRY(give_to_workspace(copy.get(), "", entry.path));

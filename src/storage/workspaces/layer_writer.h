@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,10 +55,6 @@ class LayerWriter {
 // The hash of a file below `root`. What was written to it through a mapping is written back first:
 // the next write then changes the file's times again.
 Result<ContentHash> hash_synced(int root, const std::string& path);
-
-// Has what was written to these files below `root` brought to the disk, and does not wait for it:
-// who reads them one after the other waits once.
-void begin_write_back(int root, std::span<const ScannedEntry> entries);
 
 // The attributes of a file or directory below `root`.
 Result<std::string> attributes_below(int root, const std::string& path);

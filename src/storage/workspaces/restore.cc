@@ -13,9 +13,11 @@
 #include "base/open_below.h"
 #include "storage/workspaces/attributes.h"
 #include "storage/workspaces/current.h"
+#include "storage/workspaces/disk_image.h"
 #include "storage/workspaces/layer_writer.h"
 #include "storage/workspaces/rights.h"
 #include "storage/workspaces/tree_index.h"
+#include "storage/workspaces/watching.h"
 
 namespace carrel::storage {
 
@@ -96,11 +98,14 @@ class Restorer {
   }
 
   // The hashes are known: only the evidence has to be looked at.
-  void write_new_index() {
-    if (shown_) {
+  void write_new_index(Writers& writers) {
+    const auto at = store_.open_place(workspace_.name);
+    if (shown_ || !at.ok()) {
       return;
     }
-    auto scan = scan_tree(top_.get(), TreeForm::kPlain);
+    Watching watching(writers, top_.get(),
+                      has_disk(at.value().get()) ? Watching::Use::kNone : Watching::Use::kPossible);
+    auto scan = scan_tree(top_.get(), TreeForm::kPlain, {.watch = watching.for_walk({})});
     if (!scan.ok()) {
       return;
     }
@@ -114,8 +119,9 @@ class Restorer {
     }
     TreeIndex index = scan->make_index({});
     index.set_snapshot(snapshot_.id);
-    if (draft_index(directory_.get(), "index", index).ok()) {
-      (void)place_index(directory_.get(), "index");
+    if (draft_index(directory_.get(), "index", index).ok() &&
+        place_index(directory_.get(), "index").ok()) {
+      watching.keep(snapshot_.id, index.began_ns());
     }
   }
 
@@ -364,8 +370,8 @@ Status restart_fork(WorkspaceStore& store, const WorkspaceRow& workspace,
   return store.records().set_base(workspace.name, snapshot.id);
 }
 
-Status carry_out(WorkspaceStore& store, const WorkspaceRow& workspace,
-                 const SnapshotRow& snapshot) {
+Status carry_out(WorkspaceStore& store, const WorkspaceRow& workspace, const SnapshotRow& snapshot,
+                 Writers& writers) {
   WorkspaceRecords& records = store.records();
   if (workspace.form == TreeForm::kUpper) {
     CARREL_TRY(records.set_restoring(workspace.name, snapshot.id));
@@ -382,7 +388,7 @@ Status carry_out(WorkspaceStore& store, const WorkspaceRow& workspace,
   }
   CARREL_TRY(restorer.apply());
   CARREL_TRY(records.set_head(workspace.name, snapshot.id));
-  restorer.write_new_index();
+  restorer.write_new_index(writers);
   return {};
 }
 
@@ -391,7 +397,7 @@ Status carry_out(WorkspaceStore& store, const WorkspaceRow& workspace,
 Status restore_snapshot(WorkspaceStore& store, const WorkspaceRow& workspace,
                         const SnapshotRow& snapshot, Writers& writers) {
   CARREL_TRY(writers.freeze());
-  Status done = carry_out(store, workspace, snapshot);
+  Status done = carry_out(store, workspace, snapshot, writers);
   writers.thaw();
   return done.ok() ? done : Status{with_hint(std::move(done.error()))};
 }

@@ -9,9 +9,11 @@
 #include <utility>
 
 #include "storage/state.h"
+#include "storage/workspaces/disk_image.h"
 #include "storage/workspaces/flatten.h"
 #include "storage/workspaces/quiet.h"
 #include "storage/workspaces/taking.h"
+#include "storage/workspaces/watching.h"
 
 namespace carrel::storage {
 
@@ -114,12 +116,10 @@ class IndexInTheMaking {
   IndexInTheMaking(const IndexInTheMaking&) = delete;
   IndexInTheMaking& operator=(const IndexInTheMaking&) = delete;
   ~IndexInTheMaking() { wait(); }
-  // It counts from now on.
-  void place(int directory) {
+  // It counts from now on, unless it could not be written.
+  bool place(int directory) {
     wait();
-    if (drafted_.ok()) {
-      (void)place_index(directory, "index");
-    }
+    return drafted_.ok() && place_index(directory, "index").ok();
   }
 
  private:
@@ -146,22 +146,45 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
     CARREL_TRY(hold_last(store, workspace.head, options.holder));
     return store.find_snapshot("", workspace.head);
   }
+  const bool disk = has_disk(place.get());
+  Watching watching(writers, tree.get(),
+                    !shown && !disk && workspace.form == TreeForm::kPlain ? Watching::Use::kPossible
+                                                                          : Watching::Use::kNone);
+  std::optional<Standstill> standstill;
+  if (unchanged == Unchanged::kLastOne && watching.is_possible()) {
+    CARREL_ASSIGN(Standstill begun, Standstill::begin(writers));
+    standstill.emplace(std::move(begun));
+    watching.ask();
+    if (watching.keep_if_still(workspace.head)) {
+      standstill->end();
+      CARREL_TRY(hold_last(store, workspace.head, options.holder));
+      return store.find_snapshot("", workspace.head);
+    }
+  }
   CARREL_ASSIGN(Before before, look_before(store, workspace, directory.get()));
   CARREL_ASSIGN(const WorkspaceStore::Draft draft, store.make_layer());
-  CARREL_ASSIGN(Standstill standstill, Standstill::begin(writers));
+  const std::optional<InodeTables> tables =
+      !shown && disk ? InodeTables::open(tree.get()) : std::nullopt;
+  if (!standstill.has_value()) {
+    CARREL_ASSIGN(Standstill begun, Standstill::begin(writers));
+    standstill.emplace(std::move(begun));
+    watching.ask();
+  }
   const Quiet quiet(place.get(), tree.get());
   bool still = false;
   LayerRequest request{
       tree.get(), workspace.form, before.index, draft.tree.get(), [&](Found found) {
         still = found == Found::kNothingNew && unchanged == Unchanged::kLastOne && quiet.still();
-        standstill.end();
+        standstill->end();
       }};
+  request.tables = tables.has_value() ? &*tables : nullptr;
+  request.watch = watching.for_walk(before.index);
   if (shown) {
     request.without.insert(kStageInTree);
   }
   auto taken = take_layer(request);
   if (!taken.ok()) {
-    standstill.end();
+    standstill->end();
     store.drop_layer(draft);
     return taken.error();
   }
@@ -170,10 +193,15 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
   if (last_one) {
     store.drop_layer(draft);
     if (!shown && !taken->scan.entries.empty()) {
-      IndexInTheMaking(directory.get(), taken->scan, before.index, before.head->id)
-          .place(directory.get());
-    } else if (still) {
-      quiet.note(before.head->id);
+      IndexInTheMaking index(directory.get(), taken->scan, before.index, before.head->id);
+      if (index.place(directory.get())) {
+        watching.keep(before.head->id, taken->scan.began_ns);
+      }
+    } else {
+      watching.keep(before.head->id, before.index.began_ns());
+      if (still) {
+        quiet.note(before.head->id);
+      }
     }
     CARREL_TRY(hold_last(store, before.head->id, options.holder));
     return *before.head;
@@ -183,7 +211,7 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
   row.workspace = workspace.name;
   row.name = options.name;
   row.created_ms = wall_clock_ms();
-  row.frozen_us = standstill.microseconds();
+  row.frozen_us = standstill->microseconds();
   row.changed = taken->changes.size();
   row.bytes = taken->bytes;
   row.layers = std::move(before.layers);
@@ -199,8 +227,8 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
     store.drop_layer(draft);
   }
   CARREL_TRY(store.records().add_snapshot(row, options.holder));
-  if (index.has_value()) {
-    index->place(directory.get());
+  if (index.has_value() && index->place(directory.get())) {
+    watching.keep(row.id, taken->scan.began_ns);
   }
   (void)flatten(store, row);  // it is as good without, and the next one tries again
   return row;

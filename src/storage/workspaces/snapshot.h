@@ -1,9 +1,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
+#include "storage/workspaces/tree_watch.h"
 #include "storage/workspaces/workspace_store.h"
 
 namespace carrel::storage {
@@ -17,6 +19,13 @@ class Writers {
   virtual ~Writers() = default;
   virtual Status freeze() = 0;
   virtual void thaw() = 0;
+
+  // Whether a watch over the tree can be kept for as long as they write to it.
+  [[nodiscard]] virtual bool keep_watches() const { return false; }
+  // The one that was kept last, if it is certain that none of them, who stand still, can change a
+  // file of the tree's file system without its being told. It is given once.
+  virtual std::optional<KeptWatch> take_watch() { return std::nullopt; }
+  virtual void keep_watch(KeptWatch /*watch*/) {}
 };
 
 // Nobody writes.

@@ -117,9 +117,12 @@ class Taker {
 
 Result<TakenLayer> take_layer(const LayerRequest& request) {
   TakenLayer layer;
-  CARREL_ASSIGN(layer.scan,
-                scan_tree(request.tree, request.form, {request.without, &request.before}));
-  begin_write_back(request.tree, layer.scan.entries);
+  ScanOptions options{request.without, &request.before, true, request.tables, request.watch};
+  CARREL_ASSIGN(layer.scan, scan_tree(request.tree, request.form, options));
+  if (request.watch != nullptr && request.watch->knows() && !request.watch->is_good()) {
+    options.watch = nullptr;
+    CARREL_ASSIGN(layer.scan, scan_tree(request.tree, request.form, options));
+  }
   Taker taker(request);
   CARREL_TRY(taker.compare(layer.scan));
   if (request.read) {

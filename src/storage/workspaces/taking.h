@@ -29,6 +29,8 @@ struct LayerRequest {
   int layer = -1;                         // an empty directory
   std::function<void(Found found)> read;  // called when the tree is not needed any more
   std::set<std::string> without = {};     // paths that are left out
+  const InodeTables* tables = nullptr;    // of the tree, where they can be read
+  TreeWatch* watch = nullptr;             // of the tree since `before`, where there is one
 };
 
 // Compares the tree with what it was before and copies what differs into the layer. Nobody may

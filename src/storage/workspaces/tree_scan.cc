@@ -127,6 +127,8 @@ Result<TreeScan> scan_tree(int root, TreeForm form, const ScanOptions& options) 
   if (options.index != nullptr && options.index->size() > 0) {
     top.record = 0;
     top.certain = is_certain((*options.index)[0], top.self, options.index->began_ns());
+    top.quiet = top.certain && options.watch != nullptr &&
+                options.watch->is_quiet((*options.index)[0].inode);
   }
   CARREL_TRY(TreeWalk(root, info.st_dev, form, options).run(top));
   scan.top = top.self;

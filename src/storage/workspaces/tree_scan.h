@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "base/result.h"
+#include "storage/workspaces/inode_tables.h"
 #include "storage/workspaces/tree_entry.h"
 #include "storage/workspaces/tree_index.h"
+#include "storage/workspaces/tree_watch.h"
 
 namespace carrel::storage {
 
@@ -52,6 +54,14 @@ struct ScanOptions {
   // What the tree was in another walk. A directory that is certain to have the names that it had is
   // not listed again.
   const TreeIndex* index = nullptr;
+  // Whether files that are not certain to be as they were are sent to the disk as soon as they are
+  // met: whoever copies them then waits less.
+  bool write_back = false;
+  // Where the inodes of the tree can be read together, if they can.
+  const InodeTables* tables = nullptr;
+  // What was told of the tree since the index was made, and to be told from now on. If it is not
+  // good afterwards and knew something, the walk has to be done again without it.
+  TreeWatch* watch = nullptr;
 };
 // Walks with as many threads as there are processors; all of them have ended when it returns.
 Result<TreeScan> scan_tree(int root, TreeForm form, const ScanOptions& options = {});

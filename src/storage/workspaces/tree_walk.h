@@ -27,6 +27,7 @@ struct WalkedDirectory {
   std::size_t depth = 0;
   std::optional<std::uint32_t> record;  // the directory that the index has of this path
   bool certain = false;                 // and it is as it was
+  bool quiet = false;                   // and so are its files
   bool elsewhere = false;               // something else is mounted there
   ScannedEntry self;
   std::vector<Part> parts;  // in order
@@ -48,16 +49,24 @@ class TreeWalk {
   Status look_into(WalkedDirectory& directory);
   Status list(int fd, WalkedDirectory& directory);
   Status look_again(int fd, WalkedDirectory& directory);
+  Status trust(WalkedDirectory& directory);
+  [[nodiscard]] bool is_quiet(std::uint32_t record) const;
   // The record that the index has of this name, if any.
   Status look_at(int fd, WalkedDirectory& in, const char* name,
                  std::optional<std::uint32_t> record);
+  bool is_same(InodeTables::Reader& inodes, std::uint32_t record) const;
+  Status count(const WalkedDirectory& in, const char* name);
+  static WalkedDirectory& enter(WalkedDirectory& in, const char* name,
+                                std::optional<std::uint32_t> record);
   Status add(int fd, WalkedDirectory& in, const char* name, ScannedEntry found);
+  void write_back(int fd, const char* name);
 
   int root_;
   dev_t device_;
   TreeForm form_;
   const ScanOptions& options_;
   std::atomic<std::uint64_t> seen_{0};
+  std::atomic<std::uint64_t> sent_{0};
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<WalkedDirectory*> waiting_;

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -31,7 +32,8 @@ std::array<std::span<const Probe>, 10> subjects() {
 }
 
 // Whether this is provably not the host. A namespace that cannot be read counts as the host's,
-// unless there is no proc at all, which the host always has.
+// unless there is no proc at all, which the host always has, or the kernel has namespaces of
+// networks and none of mounts, as gVisor's and never Linux.
 bool away_from_host(const char* host_namespace) {
   char* end = nullptr;
   const unsigned long long host = ::strtoull(host_namespace, &end, 10);
@@ -40,7 +42,8 @@ bool away_from_host(const char* host_namespace) {
   }
   struct stat own{};
   if (::stat("/proc/self/ns/mnt", &own) != 0) {
-    return ::access("/proc/self/stat", F_OK) != 0;
+    return (errno == ENOENT && ::stat("/proc/self/ns/net", &own) == 0) ||
+           ::access("/proc/self/stat", F_OK) != 0;
   }
   return own.st_ino != host;
 }

@@ -119,6 +119,22 @@ bool is_granted(const std::string& root, Arguments arguments) {
   return false;
 }
 
+// Of the last mount there, wherever in the table it stands.
+std::string device_of_root(const std::string& table) {
+  std::istringstream lines(table);
+  std::string line;
+  std::string found;
+  while (std::getline(lines, line)) {
+    std::istringstream fields(line);
+    std::string number, parent, device, root, place;
+    fields >> number >> parent >> device >> root >> place;
+    if (place == "/") {
+      found = device;
+    }
+  }
+  return found;
+}
+
 // Arguments: where the host's /usr and /etc are in their file systems, which is elsewhere when its
 // root is a subvolume or a directory of a disk; then "agreed=PATH" for each path that the policy
 // shows, and other paths of the host, which must neither be told nor lead anywhere.
@@ -135,18 +151,16 @@ void look_for_host_paths(Report& report, Arguments arguments) {
       secrets.push_back(argument);
     }
   }
-  std::istringstream lines(read_some("/proc/self/mountinfo", 1U << 20));
+  const std::string table = read_some("/proc/self/mountinfo", 1U << 20);
+  const std::string own_device = device_of_root(table);
+  std::istringstream lines(table);
   std::string line;
-  std::string own_device;
   std::size_t count = 0;
   while (std::getline(lines, line)) {
     ++count;
     std::istringstream fields(line);
     std::string number, parent, device, root, place;
     fields >> number >> parent >> device >> root >> place;
-    if (place == "/") {
-      own_device = device;
-    }
     // A file of the room's own hides what is in its proc; bubblewrap's and those
     // for a runtime have names of their own.
     const bool cover =

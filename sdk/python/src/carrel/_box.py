@@ -73,6 +73,7 @@ class BoxCore:
         idle_timeout: Union[float, str, None] = None,
         on_failure: Literal["none", "recreate"] | None = None,
         services: Mapping[str, Mapping[str, Any]] | None = None,
+        first: Union[str, Sequence[str], None] = None,
         lease: float | None = 120.0,
         endpoint: Endpoint | None = None,
     ) -> None:
@@ -80,8 +81,11 @@ class BoxCore:
         that has none of its own. `on_idle` is what becomes of it when nobody has used it for
         `idle_timeout` seconds. With `on_failure` "recreate" one that dies is there again for the next
         call, with its workspace. `services` are programs that run as long as it does:
-        {"web": {"command": "…", "ready": {"port": 8000}}}. The sandbox ends `lease` seconds after this program last said that
-        it needs it, which it does by itself; None keeps it until it is removed."""
+        {"web": {"command": "…", "ready": {"port": 8000}}}. `first` is a command that is run as
+        soon as the sandbox is there, in the same call of the daemon: a text for its long-lived bash,
+        or the words of a program; its result is in the attribute of that name. The sandbox ends
+        `lease` seconds after this program last said that it needs it, which it does by itself; None
+        keeps it until it is removed."""
         self._settings = settings_of(
             name=name,
             image=image,
@@ -109,6 +113,9 @@ class BoxCore:
             on_failure=on_failure,
             services=services,
         )
+        self._first = first
+        self.first: ExecResult | None = None
+        """How the first command ended, if there was one."""
         self._lease = lease
         self._id: str | None = None
         self._closed = False
@@ -155,12 +162,15 @@ class BoxCore:
         body = dict(self._settings)
         if self._lease is not None:
             body["lease"] = self._lease
+        if self._first is not None:
+            text = isinstance(self._first, str)
+            body["run"] = {"command": self._first} if text else {"argv": list(self._first)}
         request = Request(
             "POST",
             "/v1/sandboxes",
             json=body,
             headers={"idempotency-key": str(uuid.uuid4())},
-            patience=300.0,
+            patience=300.0 if self._first is None else None,
             repeatable=True,
         )
         try:
@@ -170,7 +180,11 @@ class BoxCore:
         except BaseException:
             yield from _take_back(request)
             raise
-        info = SandboxInfo.of(reply.json())
+        made = reply.json()
+        info = SandboxInfo.of(made)
+        # Of one whose first answer was lost nobody knows it: a command is not run twice.
+        result = made.get("result")
+        self.first = None if result is None else ExecResult.of(result)
         self._id = info.id
         self._closed = False
         self._hold()

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include "backends/docker/making.h"
+#include "base/result.h"
+#include "sandbox/walls.h"
+
+namespace carrel::docker {
+
+// Rooms behind gVisor's kernel in containers of an engine whose runtime is runsc. There nobody can
+// mount, so the engine furnishes the room; the guest calls at a socket of the host's, which the
+// runtime has to allow (--host-uds=open), and connections come in as descriptors.
+class GvisorContainers final : public sandbox::Walls {
+ public:
+  Result<std::string> describe(const policy::Spec& spec) const override;
+  Status check(const policy::Spec& spec) const override;
+  Result<sandbox::RoomStarted> start(const sandbox::RoomRequest& request) const override;
+  [[nodiscard]] std::uint32_t own_processes() const override;
+  [[nodiscard]] sandbox::Lock lock() const override { return sandbox::Lock::kGuests; }
+  [[nodiscard]] sandbox::Kernel kernel() const override { return sandbox::Kernel::kGvisors; }
+  [[nodiscard]] std::string holds_limits() const override { return "docker"; }
+
+ private:
+  KnownEngines engines_;
+};
+
+}  // namespace carrel::docker

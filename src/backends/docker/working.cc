@@ -1,0 +1,129 @@
+#include "backends/docker/working.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/files.h"
+
+namespace carrel::docker {
+
+namespace {
+
+constexpr std::size_t kLongestStat = 4096;
+// One tick may be the engine's answer to a question of ours.
+constexpr std::uint64_t kFewTicks = 2;
+
+std::string read_text(const std::string& path) {
+  auto text = read_file_at(AT_FDCWD, path, kLongestStat);
+  return text.ok() ? std::move(text.value()) : std::string();
+}
+
+std::vector<std::string> numbers_in(const std::string& directory) {
+  std::vector<std::string> numbers;
+  auto opened = open_at(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY);
+  if (!opened.ok()) {
+    return numbers;
+  }
+  auto names = list_directory(opened.value().get());
+  for (std::string& name : names.ok() ? names.value() : numbers) {
+    if (!name.empty() && name.front() >= '0' && name.front() <= '9') {
+      numbers.push_back(std::move(name));
+    }
+  }
+  return numbers;
+}
+
+std::string name_of(const std::string& process) {
+  std::string name = read_text(process + "/comm");
+  if (!name.empty()) {
+    name.pop_back();
+  }
+  return name;
+}
+
+// A task that runs, waits for a processor, or for a disk.
+bool has_busy_task(const std::string& process) {
+  const std::string tasks = process + "/task";
+  const std::vector<std::string> numbers = numbers_in(tasks);
+  return std::any_of(numbers.begin(), numbers.end(), [&](const std::string& number) {
+    const char state = parse_task(read_text(tasks + "/" + number + "/stat")).state;
+    return state == 'R' || state == 'D';
+  });
+}
+
+}  // namespace
+
+bool works_for_engine(const std::string& name) {
+  // A sandbox of gVisor's is "runsc-sandbox" and the like: it works for itself.
+  constexpr std::array<std::string_view, 9> kPrograms = {"dockerd", "containerd", "containerd-shim",
+                                                         "runc",    "crun",       "runsc",
+                                                         "podman",  "conmon",     "fuse-overlayfs"};
+  return name.starts_with("runc:[") ||
+         std::find(kPrograms.begin(), kPrograms.end(), name) != kPrograms.end();
+}
+
+bool starts_helpers(const std::string& name) { return name == "podman" || name == "dockerd"; }
+
+TaskState parse_task(const std::string& text) {
+  // A name may hold anything, parentheses too.
+  const std::size_t end = text.rfind(')');
+  TaskState task;
+  if (end == std::string::npos || end + 2 >= text.size()) {
+    return task;
+  }
+  task.state = text[end + 2];
+  std::string_view rest = std::string_view(text).substr(end + 2);
+  constexpr int kParent = 1;
+  constexpr int kUser = 11;  // after the state: the times in user and in kernel mode
+  constexpr int kKernel = 12;
+  for (int field = 0; field <= kKernel; ++field) {
+    if (field == kParent) {
+      task.parent = std::atoi(std::string(rest.substr(0, rest.find(' '))).c_str());
+    }
+    if (field >= kUser) {
+      task.ticks += std::strtoull(std::string(rest.substr(0, rest.find(' '))).c_str(), nullptr, 10);
+    }
+    const std::size_t space = rest.find(' ');
+    rest = space == std::string_view::npos ? std::string_view() : rest.substr(space + 1);
+  }
+  return task;
+}
+
+bool Working::counts(const std::string& process, pid_t parent) const {
+  struct stat info{};
+  const std::string name = name_of(process);
+  return (works_for_engine(name) || starts_helpers(name_of("/proc/" + std::to_string(parent)))) &&
+         ::stat(process.c_str(), &info) == 0 && (info.st_uid == 0 || info.st_uid == owner_);
+}
+
+bool Working::look() {
+  std::uint64_t ticks = 0;
+  bool busy = false;
+  for (const std::string& number : numbers_in("/proc")) {
+    const std::string process = "/proc/" + number;
+    const TaskState task = parse_task(read_text(process + "/stat"));
+    if ((known_ > 0 && number == std::to_string(known_)) || counts(process, task.parent)) {
+      ticks += task.ticks;
+      busy = busy || has_busy_task(process);
+    }
+  }
+  // Helpers that have ended take their time with them: less than before is work as well.
+  const bool grown = ticks_ != 0 && (ticks >= ticks_ + kFewTicks || ticks + kFewTicks <= ticks_);
+  ticks_ = ticks;
+  return busy || grown;
+}
+
+std::chrono::milliseconds Working::quiet() {
+  const auto now = std::chrono::steady_clock::now();
+  if (look()) {
+    busy_ = now;
+  }
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now - busy_);
+}
+
+}  // namespace carrel::docker

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+// What a machine boots: a kernel of the host's files, and a first file system that is made for it.
+namespace carrel::microvm {
+
+struct BootKernel {
+  std::string path;
+  std::string release;  // "6.1.0-54-cloud-amd64"
+  std::string modules;  // the folder with its modules; empty: there is none
+};
+
+// The operator's choice: CARREL_VM_KERNEL; empty: none.
+std::string usual_kernel();
+
+// The kernel of that path or, without one, the newest of Debian's for clouds that is installed.
+// kUnsupported: there is none, or the file is no kernel.
+Result<BootKernel> find_kernel(const std::string& path);
+
+// The paths of the modules that a machine needs, in the order in which they can be loaded. What the
+// kernel has built in is left out. kUnsupported: one is missing or is compressed.
+Result<std::vector<std::string>> modules_of(const BootKernel& kernel);
+
+struct ArchiveFile {
+  std::string path;  // without a slash at its beginning
+  std::string content;
+  unsigned mode = 0644;
+};
+// An archive as the kernel unpacks it into its first file system (cpio, "newc").
+std::string make_archive(const std::vector<ArchiveFile>& files);
+
+// Whether the guest will have clients beside its maker.
+enum class Clients { kNone, kListens };
+
+// The whole first file system: the guest's program as "init", the modules and their order.
+Result<UniqueFd> make_first_files(const BootKernel& kernel, int program, Clients clients);
+
+}  // namespace carrel::microvm

@@ -1,0 +1,301 @@
+#include "backends/microvm/hall.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <utility>
+
+#include "backends/microvm/jail.h"
+#include "backends/microvm/nbd.h"
+#include "backends/microvm/porter.h"
+#include "backends/microvm/shelf.h"
+#include "base/files.h"
+#include "guest/machine.h"
+
+namespace carrel::microvm {
+
+namespace {
+
+constexpr std::size_t kLargestRequest = 4U << 20;
+
+void put_list(std::string& out, const std::vector<std::string>& list) {
+  for (const std::string& text : list) {
+    out.append(text.c_str(), text.size() + 1);
+  }
+  out.append("\1", 2);  // no path and no argument is that
+}
+
+bool take(std::string_view& rest, std::string& text) {
+  const std::size_t end = rest.find('\0');
+  if (end == std::string_view::npos) {
+    return false;
+  }
+  text = rest.substr(0, end);
+  rest.remove_prefix(end + 1);
+  return true;
+}
+
+bool take_list(std::string_view& rest, std::vector<std::string>& list) {
+  for (std::string text; take(rest, text);) {
+    if (text == "\1") {
+      return true;
+    }
+    list.push_back(std::move(text));
+  }
+  return false;
+}
+
+struct Ends {
+  UniqueFd one;
+  UniqueFd other;
+};
+Result<Ends> make_pair() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    return system_error("make a socket pair");
+  }
+  return Ends{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+bool is_folder(const std::string& path) {
+  struct stat info{};
+  return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+// What the machine sees of the host. Everything is open before the host's root is left.
+Status fill_shelf(const HallRequest& request, Shelf& shelf) {
+  for (const std::string& path : request.folders) {
+    CARREL_TRY(shelf.make_folder(path));
+  }
+  for (const std::string& path : request.shown) {
+    auto source = is_folder(path) ? copy_mount(path)
+                                  : open_at(AT_FDCWD, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    if (source.ok()) {
+      CARREL_TRY(shelf.show(path, std::move(source.value())));
+    } else if (source.error().error_number != ENOENT && source.error().error_number != ELOOP) {
+      return source.error();
+    }
+  }
+  for (std::size_t i = 0; i < request.trees.size(); ++i) {
+    const int given = kTrees + static_cast<int>(i);
+    UniqueFd tree(given);
+    if (request.trees[i] == kFileTree) {
+      CARREL_ASSIGN(tree, open_at(AT_FDCWD, "/proc/self/fd/" + std::to_string(given), O_RDONLY));
+    }
+    CARREL_TRY(shelf.show(guest::kMachineTrees + std::to_string(i), std::move(tree)));
+  }
+  return {};
+}
+
+// CRITICAL: it has its own socket and what it shows, and nothing of the sandbox's.
+[[noreturn]] void become_librarian(const HallRequest& request, UniqueFd socket, Shelf& shelf) {
+  for (const int fd : {int{kRequest}, int{kTell}, int{kStream}, int{kKernel}, int{kFirstFiles}}) {
+    ::close(fd);
+  }
+  if (!request.listens.empty()) {
+    ::close(kTrees + static_cast<int>(request.trees.size()));
+  }
+  if (lock_in().ok()) {
+    serve_blocks(socket.get(), shelf);
+  }
+  ::_exit(0);
+}
+
+[[noreturn]] void become_vmm(const HallRequest& request, int line, int blocks) {
+  std::vector<char*> words;
+  for (const std::string& word : request.vmm) {
+    words.push_back(const_cast<char*>(word.c_str()));
+  }
+  words.push_back(nullptr);
+  // Out of the way of the fixed numbers first.
+  constexpr int kAway = 64;
+  line = ::fcntl(line, F_DUPFD_CLOEXEC, kAway);
+  blocks = blocks < 0 ? -1 : ::fcntl(blocks, F_DUPFD_CLOEXEC, kAway);
+  ::dup2(line, kLineOfVmm);
+  if (blocks >= 0) {
+    ::dup2(blocks, kBlocksOfVmm);
+  }
+  // CRITICAL: nothing else that is open here may be found open in the VMM.
+  ::syscall(SYS_close_range, blocks >= 0 ? kBlocksOfVmm + 1 : kLineOfVmm + 1, ~0U, 0);
+  ::signal(SIGPIPE, SIG_DFL);
+  std::array<char*, 1> environment = {nullptr};
+  if (drop_rights().ok()) {
+    ::execve(words[0], words.data(), environment.data());
+  }
+  (void)write_all(STDERR_FILENO, "the virtual machine's program cannot be executed\n");
+  ::_exit(127);
+}
+
+UniqueFd watch(pid_t child) {
+  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+}
+
+std::chrono::milliseconds patience_of(const HallRequest& request) {
+  int ms = 0;
+  std::from_chars(request.boot_ms.data(), request.boot_ms.data() + request.boot_ms.size(), ms);
+  return std::chrono::milliseconds(ms);
+}
+
+// A machine that nobody talks to, and that ends by itself if it works.
+int await_end(const HallRequest& request, pid_t vmm) {
+  const UniqueFd ended = watch(vmm);
+  pollfd look{ended.get(), POLLIN, 0};
+  const int ready = ::poll(&look, 1, static_cast<int>(patience_of(request).count()));
+  int status = 0;
+  return ready == 1 && ::waitpid(vmm, &status, 0) == vmm && status == 0 ? 0 : 1;
+}
+
+const char* words_of(PorterEnd end) {
+  switch (end) {
+    case PorterEnd::kNeverBegan:
+      return "the virtual machine ended before its guest began\n";
+    case PorterEnd::kTooSlow:
+      return "the virtual machine's kernel did not start in time\n";
+    case PorterEnd::kBroken:
+    case PorterEnd::kEnded:
+      break;
+  }
+  return "";
+}
+
+// The life of the porter, the first process of the PID namespace.
+Result<int> live(const HallRequest& request, UniqueFd ready) {
+  Shelf shelf;
+  CARREL_TRY(fill_shelf(request, shelf));
+  CARREL_TRY(enter_root(request.stage, request.needed,
+                        {{kKernelPlace, kKernel}, {kFirstFilesPlace, kFirstFiles}}));
+  CARREL_ASSIGN(Ends line, make_pair());
+  CARREL_ASSIGN(Ends blocks, make_pair());
+  PorterTerms terms;
+  const pid_t librarian = ::fork();
+  if (librarian == 0) {
+    line = {};
+    blocks.one.reset();
+    ready.reset();
+    become_librarian(request, std::move(blocks.other), shelf);
+  }
+  const pid_t vmm = librarian < 0 ? -1 : ::fork();
+  if (vmm == 0) {
+    become_vmm(request, line.other.get(), blocks.one.get());
+  }
+  if (vmm < 0) {
+    return system_error("start the processes of a virtual machine");
+  }
+  terms.vmm = watch(vmm);
+  terms.librarian = watch(librarian);
+  if (!request.probes.empty()) {
+    return await_end(request, vmm);
+  }
+  terms.line = std::move(line.one);
+  terms.stream = UniqueFd(kStream);
+  if (!request.listens.empty()) {
+    terms.listener = UniqueFd(kTrees + static_cast<int>(request.trees.size()));
+    // Whoever connects finds this process there.
+    if (::listen(terms.listener.get(), 64) != 0) {
+      return system_error("listen for the sandbox");
+    }
+    ::fcntl(terms.listener.get(), F_SETFL, O_NONBLOCK);
+  }
+  terms.boot = patience_of(request);
+  ::fcntl(terms.line.get(), F_SETFL, O_NONBLOCK);
+  for (const int fd : {int{kRequest}, int{kTell}, int{kKernel}, int{kFirstFiles}}) {
+    ::close(fd);
+  }
+  ::prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
+  CARREL_TRY(lock_in());
+  CARREL_TRY(write_all(ready.get(), "r"));
+  ready.reset();
+  (void)write_all(STDERR_FILENO, words_of(carry(std::move(terms))));
+  return 0;
+}
+
+Status open_hall() {
+  CARREL_ASSIGN(const std::string text, read_file_at(AT_FDCWD, "/proc/self/fd/3", kLargestRequest));
+  CARREL_ASSIGN(const HallRequest request, decode_hall(text));
+  CARREL_TRY(enter_namespaces());
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    return system_error("make a pipe");
+  }
+  const UniqueFd is_ready(ends[0]);
+  UniqueFd ready(ends[1]);
+  const pid_t first = ::fork();
+  if (first == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    const auto lived = live(request, std::move(ready));
+    if (!lived.ok()) {
+      (void)write_all(STDERR_FILENO, lived.error().to_string() + "\n");
+    }
+    ::_exit(lived.ok() ? lived.value() : 1);
+  }
+  ready.reset();
+  if (first < 0) {
+    return system_error("start the first process of a virtual machine");
+  }
+  if (!request.probes.empty()) {
+    int status = 0;
+    while (::waitpid(first, &status, 0) < 0 && errno == EINTR) {
+    }
+    ::_exit(status == 0 ? 0 : 1);
+  }
+  char byte = 0;
+  ssize_t n = 0;
+  do {
+    n = ::read(is_ready.get(), &byte, 1);
+  } while (n < 0 && errno == EINTR);
+  if (n != 1) {
+    ::_exit(1);  // it has said why
+  }
+  return write_all(kTell, std::to_string(first) + "\n");
+}
+
+}  // namespace
+
+std::string encode_hall(const HallRequest& request) {
+  std::string text;
+  for (const std::string* part :
+       {&request.stage, &request.listens, &request.boot_ms, &request.probes}) {
+    text.append(part->c_str(), part->size() + 1);
+  }
+  for (const std::vector<std::string>* list :
+       {&request.vmm, &request.needed, &request.shown, &request.folders, &request.trees}) {
+    put_list(text, *list);
+  }
+  return text;
+}
+
+Result<HallRequest> decode_hall(std::string_view text) {
+  HallRequest request;
+  bool whole = true;
+  for (std::string* part : {&request.stage, &request.listens, &request.boot_ms, &request.probes}) {
+    whole = whole && take(text, *part);
+  }
+  for (std::vector<std::string>* list :
+       {&request.vmm, &request.needed, &request.shown, &request.folders, &request.trees}) {
+    whole = whole && take_list(text, *list);
+  }
+  if (!whole || !text.empty() || request.vmm.empty()) {
+    return Error{Code::kInvalid, 0, "the request for a virtual machine is malformed", {}};
+  }
+  return request;
+}
+
+int run_hall() {
+  const Status opened = open_hall();
+  if (!opened.ok()) {
+    (void)write_all(STDERR_FILENO, opened.error().to_string() + "\n");
+  }
+  return opened.ok() ? 0 : 1;
+}
+
+}  // namespace carrel::microvm

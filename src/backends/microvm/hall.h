@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace carrel::microvm {
+
+// The process between Carrel and a virtual machine: an ordinary user's, or one of the sandbox's own
+// id. It makes namespaces of its own with an empty root, in which there is only what the VMM reads,
+// and three processes in them, all without a capability and under a filter of system calls:
+//  - the porter, first of their PID namespace: with it everything ends. It listens at the box's
+//    socket and carries connections over the machine's serial line; to the host it is the sandbox;
+//  - the VMM;
+//  - the librarian, which shows files of the host to the machine as a block device, read-only.
+struct HallRequest {
+  std::string stage;                 // a directory of the host that is covered
+  std::vector<std::string> vmm;      // its path and arguments
+  std::vector<std::string> needed;   // what the VMM reads: paths of the host's files and folders
+  std::vector<std::string> shown;    // what the machine sees, at the same paths
+  std::vector<std::string> folders;  // empty folders in its root
+  std::vector<std::string> trees;    // kFileTree or kFolderTree: descriptors from kTrees on
+  std::string listens;               // not empty: after the trees comes the socket of the box
+  std::string boot_ms;               // how long the machine may take to begin
+  std::string probes;                // not empty: nobody talks to it; it has to end by itself
+};
+inline constexpr char kFileTree[] = "file";
+inline constexpr char kFolderTree[] = "folder";
+
+std::string encode_hall(const HallRequest& request);
+Result<HallRequest> decode_hall(std::string_view text);
+
+// Its descriptors.
+enum HallDescriptor : int {
+  kRequest = 3,
+  kTell = 4,    // where the porter's number is told
+  kStream = 5,  // the maker's, as far as the porter
+  kKernel = 6,  // files that the VMM loads
+  kFirstFiles = 7,
+  kTrees = 8,
+};
+
+// Where the VMM finds things in its root, and which descriptors it has.
+inline constexpr char kKernelPlace[] = "/kernel";
+inline constexpr char kFirstFilesPlace[] = "/first";
+inline constexpr int kLineOfVmm = 3;
+inline constexpr int kBlocksOfVmm = 4;
+
+// All of it, as the whole life of a process; its exit status.
+int run_hall();
+
+}  // namespace carrel::microvm

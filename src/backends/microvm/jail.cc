@@ -1,0 +1,186 @@
+#include "backends/microvm/jail.h"
+
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/mount.h>
+#include <linux/securebits.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "base/files.h"
+#include "kernel/seccomp.h"
+#include "kernel/uapi/mount.h"
+#include "policy/syscalls.h"
+
+namespace carrel::microvm {
+
+namespace {
+
+constexpr char kInside[] = "1000";
+
+Status write_own(const char* path, const std::string& text) {
+  CARREL_ASSIGN(const UniqueFd file, open_at(AT_FDCWD, path, O_WRONLY));
+  return write_all(file.get(), text);
+}
+
+Status protect(int mount) {
+  kernel::uapi::MountAttributes attributes{};
+  attributes.set =
+      kernel::uapi::kAttrReadOnly | kernel::uapi::kAttrNoSuid | kernel::uapi::kAttrNoDev;
+  if (::syscall(kernel::uapi::kMountSetattr, mount, "",
+                static_cast<unsigned>(AT_EMPTY_PATH) | kernel::uapi::kAtRecursive, &attributes,
+                sizeof attributes) != 0) {
+    return system_error("make a mount read-only");
+  }
+  return {};
+}
+
+Status make_ways(const std::string& top, const std::string& path) {
+  for (std::size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1)) {
+    if (::mkdir((top + path.substr(0, at)).c_str(), 0755) != 0 && errno != EEXIST) {
+      return system_error("make directory " + path.substr(0, at));
+    }
+  }
+  return {};
+}
+
+Status put_needed(const std::string& top, const std::string& path) {
+  struct stat info{};
+  if (::lstat(path.c_str(), &info) != 0) {
+    return {};
+  }
+  CARREL_TRY(make_ways(top, path));
+  const std::string place = top + path;
+  if (S_ISLNK(info.st_mode)) {
+    std::array<char, 4096> target{};
+    const ssize_t n = ::readlink(path.c_str(), target.data(), target.size() - 1);
+    return n > 0 && ::symlink(target.data(), place.c_str()) == 0 ? Status()
+                                                                 : system_error("link " + path);
+  }
+  const bool folder = S_ISDIR(info.st_mode);
+  if (folder ? ::mkdir(place.c_str(), 0755) != 0 && errno != EEXIST
+             : ::mknod(place.c_str(), S_IFREG | 0444, 0) != 0) {
+    return system_error("make " + place);
+  }
+  if (S_ISCHR(info.st_mode)) {  // a device has to stay one
+    return ::mount(path.c_str(), place.c_str(), nullptr, MS_BIND, nullptr) == 0
+               ? Status()
+               : system_error("mount " + path);
+  }
+  CARREL_ASSIGN(const UniqueFd mount, copy_mount(path));
+  return ::syscall(SYS_move_mount, mount.get(), "", AT_FDCWD, place.c_str(),
+                   MOVE_MOUNT_F_EMPTY_PATH) == 0
+             ? Status()
+             : system_error("mount " + path);
+}
+
+Status put_file(const std::string& top, const JailFile& file) {
+  CARREL_ASSIGN(const UniqueFd out,
+                open_at(AT_FDCWD, top + file.path, O_WRONLY | O_CREAT | O_EXCL, 0444));
+  off_t at = 0;
+  for (;;) {
+    constexpr std::size_t kPiece = 1U << 20;
+    const ssize_t n = ::sendfile(out.get(), file.source, &at, kPiece);
+    if (n == 0) {
+      return {};
+    }
+    if (n < 0 && errno != EINTR) {
+      return system_error("copy " + file.path);
+    }
+  }
+}
+
+}  // namespace
+
+Status enter_namespaces() {
+  const std::string uid = std::to_string(::geteuid());
+  const std::string gid = std::to_string(::getegid());
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
+                CLONE_NEWUTS) != 0) {
+    return system_error("make namespaces for a virtual machine");
+  }
+  CARREL_TRY(write_own("/proc/self/setgroups", "deny"));
+  CARREL_TRY(write_own("/proc/self/gid_map", kInside + (" " + gid) + " 1"));
+  CARREL_TRY(write_own("/proc/self/uid_map", kInside + (" " + uid) + " 1"));
+  // CRITICAL: nothing that is mounted here may appear outside.
+  return ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0
+             ? Status()
+             : system_error("make the mount tree private");
+}
+
+Result<UniqueFd> copy_mount(int source) {
+  UniqueFd mount(static_cast<int>(
+      ::syscall(SYS_open_tree, source, "",
+                OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | kernel::uapi::kAtRecursive)));
+  if (!mount.valid()) {
+    return system_error("copy a mount");
+  }
+  CARREL_TRY(protect(mount.get()));
+  return mount;
+}
+
+Result<UniqueFd> copy_mount(const std::string& path) {
+  CARREL_ASSIGN(const UniqueFd source, open_at(AT_FDCWD, path, O_PATH | O_NOFOLLOW));
+  return copy_mount(source.get());
+}
+
+Status enter_root(const std::string& stage, const std::vector<std::string>& needed,
+                  const std::vector<JailFile>& files) {
+  ::umask(0);
+  if (::mount("tmpfs", stage.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=96m") != 0) {
+    return system_error("mount a tmpfs at " + stage);
+  }
+  for (const std::string& path : needed) {
+    CARREL_TRY(put_needed(stage, path));
+  }
+  for (const JailFile& file : files) {
+    CARREL_TRY(put_file(stage, file));
+  }
+  if (::chdir(stage.c_str()) != 0 || ::syscall(SYS_pivot_root, ".", ".") != 0 ||
+      ::umount2(".", MNT_DETACH) != 0 || ::chdir("/") != 0) {
+    return system_error("move into the machine's root");
+  }
+  if (::mount(nullptr, "/", nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV,
+              nullptr) != 0) {
+    return system_error("make the machine's root read-only");
+  }
+  return {};
+}
+
+Status drop_rights() {
+  for (unsigned long capability = 0; capability <= 63; ++capability) {
+    if (::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0) {
+      if (errno != EINVAL || capability == 0) {
+        return system_error("drop the bounding set");
+      }
+      break;
+    }
+  }
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct none[2] = {};
+  const rlimit no_core{0, 0};
+  if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0 ||
+      ::syscall(SYS_capset, &header, none) != 0 || ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || ::setrlimit(RLIMIT_CORE, &no_core) != 0) {
+    return system_error("drop the capabilities");
+  }
+  return {};
+}
+
+Status lock_in() {
+  const kernel::SeccompProgram filter = kernel::compile(policy::beside_machine_syscalls());
+  CARREL_TRY(drop_rights());
+  const int reason = kernel::load_seccomp_child(filter.view());
+  return reason == 0 ? Status() : system_error(reason, "load the filter of system calls");
+}
+
+}  // namespace carrel::microvm

@@ -1,0 +1,133 @@
+#include "backends/microvm/kvm.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "backends/microvm/hall.h"
+#include "base/files.h"
+#include "kernel/program.h"
+#include "sandbox/builder.h"
+#include "storage/box.h"
+#include "storage/home.h"
+
+namespace carrel::microvm {
+
+namespace {
+
+constexpr char kDevice[] = "/dev/kvm";
+constexpr char kProbeMs[] = "10000";
+constexpr char kRemembered[] = "/kvm";
+constexpr std::uint32_t kNobody = 65534;
+
+// Whether the id that a machine runs as may use the device: as root that is never root's own.
+bool may_use(Acceleration& found) {
+  struct stat info{};
+  if (::stat(kDevice, &info) != 0) {
+    found.why_emulated = "there is no /dev/kvm";
+    return false;
+  }
+  if (::geteuid() == 0) {
+    constexpr mode_t kOthers = S_IROTH | S_IWOTH;
+    constexpr mode_t kGroup = S_IRGRP | S_IWGRP;
+    if ((info.st_mode & kOthers) == kOthers) {
+      return true;
+    }
+    if ((info.st_mode & kGroup) == kGroup && info.st_gid != 0) {
+      found.group = info.st_gid;
+      return true;
+    }
+    found.why_emulated = "only root may use /dev/kvm, and a machine does not run as root";
+    return false;
+  }
+  if (::access(kDevice, R_OK | W_OK) != 0) {
+    found.why_emulated = "you may not use /dev/kvm: join its group";
+    return false;
+  }
+  return true;
+}
+
+// CRITICAL: with nothing of the host but a kernel, as every machine.
+bool boots(const Vmm& vmm, const BootKernel& kernel, const Acceleration& found) {
+  HallRequest request;
+  request.stage = "/tmp";
+  request.vmm = probe_arguments(vmm);
+  request.needed = needed_by(vmm, Accelerator::kKvm);
+  request.boot_ms = kProbeMs;
+  request.probes = "probes";
+  auto asked = sandbox::memory_file(encode_hall(request));
+  auto nothing = sandbox::memory_file({});
+  auto image = open_at(AT_FDCWD, kernel.path, O_RDONLY);
+  if (!asked.ok() || !nothing.ok() || !image.ok()) {
+    return false;
+  }
+  kernel::ProgramRequest program;
+  program.path = "/proc/self/exe";
+  program.arguments = {"carrel", "hall"};
+  const int none = nothing.value().get();
+  program.descriptors = {asked.value().get(), none, none, image.value().get(), none};
+  if (::geteuid() == 0) {
+    program.id = kNobody;
+    program.further_group = found.group;
+  }
+  auto started = kernel::start_program(program);
+  int status = 1;
+  while (started.ok() && ::waitpid(started.value().pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return started.ok() && status == 0;
+}
+
+Acceleration look(const Vmm& vmm, const BootKernel& kernel) {
+  Acceleration found;
+  const char* const named = std::getenv("CARREL_VM_ACCELERATOR");
+  const std::string_view wish = named == nullptr ? "" : named;
+  if (wish == "tcg") {
+    found.why_emulated = "CARREL_VM_ACCELERATOR says so";
+    return found;
+  }
+  if (!may_use(found)) {
+    return found;
+  }
+  auto home = storage::Home::open();
+  const std::string note = home.ok() ? home.value().path() + kRemembered : std::string();
+  const std::string question = storage::boot_id() + " " + vmm.version + " " + kernel.release + " ";
+  std::string known;
+  if (auto text = read_file_at(AT_FDCWD, note); !note.empty() && text.ok()) {
+    known = text.value();
+  }
+  bool works = wish == "kvm" || known == question + "works";
+  if (!works && known != question + "hangs") {
+    works = boots(vmm, kernel, found);
+    (void)replace_file_at(AT_FDCWD, note, question + (works ? "works" : "hangs"), 0600,
+                          Lasting::kUnsynced);
+  }
+  if (works) {
+    found.accelerator = Accelerator::kKvm;
+  } else {
+    found.why_emulated = "a kernel does not boot with KVM here";
+  }
+  return found;
+}
+
+}  // namespace
+
+Acceleration find_acceleration(const Vmm& vmm, const BootKernel& kernel) {
+  static std::mutex mutex;
+  static std::string known_kernel;
+  static std::optional<Acceleration> known;
+  const std::lock_guard lock(mutex);
+  if (!known.has_value() || known_kernel != kernel.path) {
+    known = look(vmm, kernel);
+    known_kernel = kernel.path;
+  }
+  return *known;
+}
+
+}  // namespace carrel::microvm

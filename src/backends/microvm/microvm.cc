@@ -1,0 +1,230 @@
+#include "backends/microvm/microvm.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backends/microvm/boot_files.h"
+#include "backends/microvm/hall.h"
+#include "backends/microvm/kvm.h"
+#include "backends/microvm/qemu.h"
+#include "base/files.h"
+#include "kernel/program.h"
+#include "sandbox/builder.h"
+
+namespace carrel::microvm {
+
+namespace {
+
+constexpr std::uint64_t kMebibyte = 1ULL << 20;
+// What a kernel and the guest need beside the workload.
+constexpr std::uint64_t kKernelMemory = 160 * kMebibyte;
+// What QEMU and the two beside it need beside the machine.
+constexpr std::uint64_t kVmmMemory = 320 * kMebibyte;
+constexpr int kStartMs = 10'000;
+
+Error unsupported(std::string message, std::string hint) {
+  return Error{Code::kUnsupported, 0, std::move(message), std::move(hint)};
+}
+
+// How long a machine may take to begin: CARREL_VM_BOOT_SECONDS, for very slow or very strict hosts.
+std::chrono::milliseconds boot_time() {
+  constexpr int kUsual = 60;
+  constexpr int kMost = 600;
+  const char* const named = std::getenv("CARREL_VM_BOOT_SECONDS");
+  const std::string_view text = named == nullptr ? "" : named;
+  int seconds = 0;
+  std::from_chars(text.data(), text.data() + text.size(), seconds);
+  return std::chrono::seconds(seconds > 0 && seconds <= kMost ? seconds : kUsual);
+}
+
+std::uint32_t processors_for(const policy::Limits& limits) {
+  cpu_set_t usable;
+  const int here = ::sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 1;
+  return std::clamp<std::uint32_t>((limits.cpu_millis + 999) / 1000, 1,
+                                   static_cast<std::uint32_t>(std::max(1, here)));
+}
+
+// Whatever of the host's files the guest will look for when it builds its room.
+std::vector<std::string> shown_by(const protocol::Plan& plan) {
+  std::vector<std::string> paths;
+  for (const std::string_view part : {plan.shared, plan.alike, plan.own}) {
+    protocol::PlanReader steps(part);
+    for (protocol::MountStep step; steps.next(step);) {
+      const bool of_host =
+          step.kind == protocol::StepKind::kBind || step.kind == protocol::StepKind::kOverlay;
+      if (of_host && step.source.starts_with("/") && step.source.size() > 1) {
+        paths.emplace_back(step.source);
+      }
+    }
+  }
+  // What is above comes before what is below it, which it shows.
+  std::sort(paths.begin(), paths.end());
+  paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
+  return paths;
+}
+
+pid_t read_pid(int pipe) {
+  std::array<char, 32> buffer{};
+  pollfd told{pipe, POLLIN, 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&told, 1, kStartMs);
+  } while (ready < 0 && errno == EINTR);
+  const ssize_t n = ready == 1 ? ::read(pipe, buffer.data(), buffer.size()) : 0;
+  pid_t pid = 0;
+  if (n > 0) {
+    std::from_chars(buffer.data(), buffer.data() + n, pid);
+  }
+  return pid;
+}
+
+}  // namespace
+
+// QEMU's threads, those that it starts for input and output, and Carrel's two.
+std::uint32_t Machines::own_processes() const {
+  constexpr std::uint32_t kThreads = 160;
+  return kThreads;
+}
+
+std::uint64_t Machines::own_memory() const { return kKernelMemory + kVmmMemory; }
+
+std::chrono::milliseconds Machines::patience() const {
+  constexpr std::chrono::seconds kRoom{10};  // for the guest to build its room
+  return boot_time() + kRoom;
+}
+
+Result<std::string> Machines::describe(const policy::Spec& spec) const {
+  if (!spec.runtime.empty() && spec.runtime != "qemu") {
+    return unsupported("machines are made by 'qemu' in this version, not by '" + spec.runtime + "'",
+                       "leave out --runtime");
+  }
+  CARREL_ASSIGN(const Vmm vmm, find_qemu());
+  CARREL_ASSIGN(const BootKernel kernel, find_kernel(spec.engine));
+  const Acceleration found = find_acceleration(vmm, kernel);
+  return vmm.version +
+         (found.accelerator == Accelerator::kKvm ? " with KVM" : " without KVM, emulated") +
+         ", kernel " + kernel.release;
+}
+
+std::string Machines::warning(const policy::Spec& spec) const {
+  auto vmm = find_qemu();
+  auto kernel = find_kernel(spec.engine);
+  if (!vmm.ok() || !kernel.ok()) {
+    return {};
+  }
+  const Acceleration found = find_acceleration(vmm.value(), kernel.value());
+  return found.accelerator == Accelerator::kKvm
+             ? std::string()
+             : "the machine is emulated and many times slower than with KVM: " + found.why_emulated;
+}
+
+Status Machines::check(const policy::Spec& spec) const {
+  constexpr char kHint[] = "leave it out, or use a backend that shares the host's kernel";
+  CARREL_ASSIGN(const std::string builder, describe(spec));
+  (void)builder;
+  if (spec.network.mode != policy::NetworkMode::kNone) {
+    return unsupported("a sandbox in a machine of its own has no network in this version", kHint);
+  }
+  if (!spec.workspace.empty()) {
+    return unsupported("a machine of its own has no named workspaces in this version",
+                       "leave out --workspace; 'carrel cp' brings files in and out");
+  }
+  for (const policy::Mount& mount : spec.mounts) {
+    if (mount.mode == policy::MountMode::kReadWrite) {
+      return unsupported(
+          "mounts of a machine of its own are read-only in this version: '" + mount.target + "'",
+          "mount it read-only; 'carrel cp' brings files out");
+    }
+  }
+  return {};
+}
+
+Result<sandbox::RoomStarted> Machines::start(const sandbox::RoomRequest& request) const {
+  CARREL_ASSIGN(const Vmm vmm, find_qemu());
+  CARREL_ASSIGN(const BootKernel kernel, find_kernel(request.engine));
+  const Acceleration acceleration = find_acceleration(vmm, kernel);
+  MachineTerms terms;
+  terms.accelerator = acceleration.accelerator;
+  // A kernel's tables grow with its memory.
+  terms.memory_bytes =
+      request.limits.memory_bytes + request.limits.memory_bytes / 32 + kKernelMemory;
+  terms.cpus = processors_for(request.limits);
+
+  HallRequest hall;
+  hall.stage = "/tmp";
+  hall.vmm = qemu_arguments(vmm, terms);
+  hall.needed = needed_by(vmm, terms.accelerator);
+  hall.shown = shown_by(request.plan);
+  hall.folders = {"/dev", "/proc", "/run", "/sys", "/tmp", "/mnt", "/var", "/home", "/.carrel"};
+  hall.boot_ms = std::to_string(boot_time().count());
+  hall.listens = request.listener >= 0 ? "listens" : "";
+
+  CARREL_ASSIGN(UniqueFd complaints, sandbox::memory_file({}));
+  CARREL_ASSIGN(const UniqueFd image, open_at(AT_FDCWD, kernel.path, O_RDONLY));
+  CARREL_ASSIGN(const UniqueFd first_files,
+                make_first_files(kernel, request.image,
+                                 request.listener >= 0 ? Clients::kListens : Clients::kNone));
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    return system_error("make a pipe");
+  }
+  const UniqueFd told(ends[0]);
+  UniqueFd tell(ends[1]);
+  kernel::ProgramRequest program;
+  program.path = "/proc/self/exe";
+  program.arguments = {"carrel", "hall"};
+  std::vector<int> trees;
+  for (const sandbox::RoomRequest::Tree& tree : request.trees) {
+    const bool file = tree.kind == sandbox::RoomRequest::Tree::Kind::kFile;
+    hall.trees.emplace_back(file ? kFileTree : kFolderTree);
+    trees.push_back(tree.mount >= 0 ? tree.mount : tree.source);
+  }
+  CARREL_ASSIGN(const UniqueFd asked, sandbox::memory_file(encode_hall(hall)));
+  program.descriptors = {asked.get(), tell.get(), request.control, image.get(), first_files.get()};
+  program.descriptors.insert(program.descriptors.end(), trees.begin(), trees.end());
+  if (request.listener >= 0) {
+    program.descriptors.push_back(request.listener);
+  }
+  program.errors = complaints.get();
+  program.group = request.group;
+  program.join = request.join;
+  program.id = request.host_id;
+  program.further_group = acceleration.group;
+  CARREL_ASSIGN(const kernel::Program started, kernel::start_program(program));
+  tell.reset();
+  sandbox::RoomStarted room;
+  room.guest = read_pid(told.get());
+  room.guest_process.reset(
+      room.guest > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, room.guest, 0)) : -1);
+  const bool begun = room.guest_process.valid();
+  if (!begun) {
+    ::kill(started.pid, SIGKILL);
+  }
+  while (::waitpid(started.pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  if (!begun) {
+    const std::string why = sandbox::read_line(complaints.get());
+    return unsupported("Failed to create sandbox: " +
+                           (why.empty() ? std::string("its virtual machine did not start") : why),
+                       "run 'carrel doctor'");
+  }
+  room.complaints = std::move(complaints);
+  return room;
+}
+
+}  // namespace carrel::microvm

@@ -1,0 +1,124 @@
+#include "backends/microvm/qemu.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/microvm/hall.h"
+#include "guest/machine.h"
+#include "sandbox/builder.h"
+
+namespace carrel::microvm {
+
+namespace {
+
+constexpr char kPath[] = "/usr/bin/qemu-system-x86_64";
+
+// "QEMU emulator version 7.2.22 (Debian …)" becomes "7.2.22".
+std::string version_in(const std::string& text) {
+  constexpr std::string_view kWord = "version ";
+  const std::size_t at = text.find(kWord);
+  const std::string rest = at == std::string::npos ? "" : text.substr(at + kWord.size());
+  return rest.substr(0, rest.find(' '));
+}
+
+// CRITICAL: no monitor, no display, no network, nothing that is there by default; no new process,
+// no new right, no other id.
+std::vector<std::string> closed(const Vmm& vmm) {
+  return {vmm.path,
+          "-nodefaults",
+          "-no-user-config",
+          "-monitor",
+          "none",
+          "-display",
+          "none",
+          "-serial",
+          "none",
+          "-parallel",
+          "none",
+          "-no-reboot",
+          "-sandbox",
+          "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
+          "-kernel",
+          kKernelPlace};
+}
+
+// A machine without buses and timers of old needs KVM's clock. Emulated, it has those of a PC.
+void add_machine(std::vector<std::string>& words, Accelerator accelerator) {
+  const bool kvm = accelerator == Accelerator::kKvm;
+  words.insert(
+      words.end(),
+      {"-machine", kvm ? "microvm,acpi=on" : "q35,usb=off,sata=off,vmport=off,smbus=off", "-accel",
+       kvm ? "kvm" : "tcg,thread=multi,tb-size=64", "-cpu", kvm ? "host" : "max"});
+}
+
+}  // namespace
+
+Result<Vmm> find_qemu() {
+  if (::access(kPath, X_OK) != 0) {
+    return Error{Code::kUnsupported, 0, std::string("there is no ") + kPath,
+                 "install the package 'qemu-system-x86'"};
+  }
+  CARREL_ASSIGN(const std::string text, sandbox::ask_version(kPath));
+  const std::string version = version_in(text);
+  if (version.empty()) {
+    return Error{Code::kUnsupported,
+                 0,
+                 std::string(kPath) + " does not tell its version: '" + text + "'",
+                 {}};
+  }
+  return Vmm{kPath, "QEMU " + version};
+}
+
+std::vector<std::string> qemu_arguments(const Vmm& vmm, const MachineTerms& terms) {
+  std::vector<std::string> words = closed(vmm);
+  add_machine(words, terms.accelerator);
+  const bool kvm = terms.accelerator == Accelerator::kKvm;
+  const std::string bus = kvm ? "-device" : "-pci";
+  constexpr std::uint64_t kMebibyte = 1U << 20;
+  const std::string memory = std::to_string((terms.memory_bytes + kMebibyte - 1) / kMebibyte) + "M";
+  // What comes after "--" is for the machine's first process.
+  const std::string kernel_words = std::string("quiet panic=-1 reboot=t ") +
+                                   (kvm ? "" : "mitigations=off tsc=unstable ") + "-- " +
+                                   guest::kMachineWord;
+  const std::vector<std::string> more = {
+      "-smp", std::to_string(terms.cpus), "-m", memory, "-initrd", kFirstFilesPlace, "-append",
+      kernel_words,
+      // The serial line.
+      "-device", "virtio-serial" + bus, "-chardev",
+      "socket,id=line,fd=" + std::to_string(kLineOfVmm), "-device",
+      "virtserialport,chardev=line,name=carrel",
+      // The root.
+      "-blockdev",
+      "driver=nbd,node-name=root,read-only=on,server.type=fd,server.str=" +
+          std::to_string(kBlocksOfVmm) + ",export=root",
+      "-device",
+      "virtio-blk" + bus + ",drive=root,logical_block_size=4096,physical_block_size=4096"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+std::vector<std::string> probe_arguments(const Vmm& vmm) {
+  std::vector<std::string> words = closed(vmm);
+  add_machine(words, Accelerator::kKvm);
+  words.insert(words.end(), {"-m", "192M", "-append", "quiet panic=-1 reboot=t"});
+  return words;
+}
+
+std::vector<std::string> needed_by(const Vmm& vmm, Accelerator accelerator) {
+  std::vector<std::string> paths = {vmm.path,
+                                    "/lib",
+                                    "/lib64",
+                                    "/usr/lib/x86_64-linux-gnu",
+                                    "/usr/lib64",
+                                    "/usr/share/qemu",
+                                    "/usr/share/seabios",
+                                    "/etc/ld.so.cache"};
+  if (accelerator == Accelerator::kKvm) {
+    paths.emplace_back("/dev/kvm");
+  }
+  return paths;
+}
+
+}  // namespace carrel::microvm

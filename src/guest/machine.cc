@@ -1,0 +1,396 @@
+#include "guest/machine.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <span>
+#include <string_view>
+
+#include "guest/contained.h"
+#include "guest/maker.h"
+#include "guest/root_builder.h"
+#include "guest/runtime.h"
+#include "kernel/uapi/mount.h"
+#include "protocol/boot.h"
+#include "protocol/frame.h"
+#include "protocol/trunk.h"
+
+namespace carrel::guest {
+
+namespace {
+
+using protocol::Trunk;
+using protocol::TrunkKind;
+
+constexpr int kImage = 4;
+constexpr char kLine[] = "/dev/";
+constexpr char kSocket[] = "/run/guest";
+
+// The whole machine ends, and with it whoever runs it.
+[[noreturn]] void power_off() {
+  sync();
+  reboot(RB_AUTOBOOT);  // it is not started again: see backends/microvm
+  for (;;) {
+    pause();
+  }
+}
+
+bool mount_one(const char* type, const char* path, unsigned long flags, Failure& failure) {
+  return mount(type, path, type, flags, nullptr) == 0 || failure.at("mount", path, -errno);
+}
+
+// The serial line to the host: the only port there is.
+int open_line() {
+  constexpr int kTries = 200;
+  constexpr unsigned kStepUs = 20'000;
+  for (int i = 0; i < kTries; ++i) {
+    DIR* devices = opendir(kLine);
+    while (struct dirent* entry = devices == nullptr ? nullptr : readdir(devices)) {
+      if (std::string_view(entry->d_name).starts_with("vport")) {
+        int line = openat(dirfd(devices), entry->d_name, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+        struct pollfd look{line, POLLOUT, 0};
+        if (line >= 0 && poll(&look, 1, 0) >= 0 && (look.revents & POLLHUP) == 0) {
+          closedir(devices);
+          return line;
+        }
+        if (line >= 0) {
+          close(line);
+        }
+      }
+    }
+    if (devices != nullptr) {
+      closedir(devices);
+    }
+    usleep(kStepUs);
+  }
+  return -1;
+}
+
+// The block device that the host shows becomes the root: a first file system in memory cannot be
+// left by pivot_root.
+bool enter_root(Failure& failure) {
+  constexpr unsigned long kFlags = MS_RDONLY | MS_NOSUID | MS_NODEV;
+  if (mount("/dev/vda", "/root", "erofs", kFlags, nullptr) != 0) {
+    return failure.at("mount", "the root of the machine", -errno);
+  }
+  if (chdir("/root") != 0 || mount(".", "/", nullptr, MS_MOVE, nullptr) != 0 || chroot(".") != 0 ||
+      chdir("/") != 0) {
+    return failure.at("enter", "the root of the machine", -errno);
+  }
+  return mount_one("devtmpfs", "/dev", MS_NOSUID | MS_NOEXEC, failure) &&
+         mount_one("proc", "/proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, failure) &&
+         mount_one("tmpfs", "/run", MS_NOSUID | MS_NODEV | MS_NOEXEC, failure);
+}
+
+// What the host says about this sandbox: "listens" where the guest has clients.
+bool read_terms(bool& listens) {
+  char text[64];
+  int file = open(kMachineTerms, O_RDONLY | O_CLOEXEC);
+  const ssize_t size = file < 0 ? -1 : read(file, text, sizeof text);
+  if (file >= 0) {
+    close(file);
+  }
+  listens = size > 0 && std::string_view(text, static_cast<std::size_t>(size)) == "listens\n";
+  return size >= 0;
+}
+
+// The trees that come with the plan, as detached mounts.
+std::size_t open_trees(int* trees) {
+  std::size_t count = 0;
+  for (; count < protocol::kMaxTrees; ++count) {
+    Path path;
+    path.add(kMachineTrees).add_number(count);
+    int tree = open_tree(
+        AT_FDCWD, path.c_str(),
+        kCloneTree | kernel::uapi::kAtRecursive | kNoFollow | static_cast<unsigned>(O_CLOEXEC));
+    if (tree < 0) {
+      break;
+    }
+    trees[count] = tree;
+  }
+  return count;
+}
+
+// The first words between the maker and the guest. The maker's descriptors cannot come into a
+// machine; in their place come those that are known here, beside the headers of the two frames that
+// have some.
+class Opening {
+ public:
+  int trees[protocol::kMaxTrees] = {};
+  std::size_t tree_count = 0;
+  int listener = -1;
+
+  static long write(void* self, int fd, const char* data, std::size_t size) {
+    return static_cast<Opening*>(self)->take(fd, data, size);
+  }
+
+ private:
+  long take(int fd, const char* data, std::size_t size) {
+    if (frames_ == kWithDescriptors && left_ == 0) {
+      return send(fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    if (left_ > 0) {
+      const ssize_t n = send(fd, data, size < left_ ? size : left_, MSG_NOSIGNAL | MSG_DONTWAIT);
+      left_ -= n > 0 ? static_cast<std::size_t>(n) : 0;
+      return n;
+    }
+    long taken = 0;
+    while (have_ < sizeof head_ && static_cast<std::size_t>(taken) < size) {
+      head_[have_++] = static_cast<unsigned char>(data[taken++]);
+    }
+    if (have_ < sizeof head_) {
+      return taken;
+    }
+    // A socket that was just made has room for a header.
+    if (!send_header(fd)) {
+      errno = EPIPE;
+      return -1;
+    }
+    have_ = 0;
+    ++frames_;
+    return taken;
+  }
+
+  bool send_header(int fd) {
+    protocol::FrameHeader frame;
+    if (!protocol::parse_header(
+            std::span<const unsigned char, protocol::kHeaderSize>(head_, sizeof head_),
+            protocol::kMaxPayload, frame)) {
+      return false;
+    }
+    left_ = frame.size;
+    const bool plan = frame.type == protocol::FrameType::kPlan;
+    const int* given = plan ? trees : &listener;
+    const std::size_t count = plan ? tree_count : (listener >= 0 ? 1U : 0U);
+    struct iovec data{head_, sizeof head_};
+    alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof trees)] = {};
+    struct msghdr message{};
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    if (count > 0) {
+      message.msg_control = control;
+      message.msg_controllen = static_cast<socklen_t>(CMSG_SPACE(count * sizeof(int)));
+      struct cmsghdr* header = CMSG_FIRSTHDR(&message);
+      header->cmsg_level = SOL_SOCKET;
+      header->cmsg_type = SCM_RIGHTS;
+      header->cmsg_len = static_cast<socklen_t>(CMSG_LEN(count * sizeof(int)));
+      memcpy(CMSG_DATA(header), given, count * sizeof(int));
+    }
+    const bool sent = sendmsg(fd, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof head_);
+    for (std::size_t i = 0; i < count; ++i) {
+      close(given[i]);
+    }
+    return sent;
+  }
+
+  static constexpr int kWithDescriptors = 2;  // the plan and the boot message
+  int frames_ = 0;
+  std::size_t left_ = 0;  // of the payload of the last one
+  unsigned char head_[protocol::kHeaderSize] = {};
+  std::size_t have_ = 0;
+};
+
+struct sockaddr_un socket_of_guest() {
+  struct sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  memcpy(address.sun_path, kSocket, sizeof kSocket);
+  return address;
+}
+
+int bind_socket() {
+  const struct sockaddr_un address = socket_of_guest();
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  return fd >= 0 &&
+                 bind(fd, reinterpret_cast<const struct sockaddr*>(&address), sizeof address) == 0
+             ? fd
+             : -1;
+}
+
+int call_guest(void*) {
+  const struct sockaddr_un address = socket_of_guest();
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd >= 0 &&
+      connect(fd, reinterpret_cast<const struct sockaddr*>(&address), sizeof address) != 0) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+bool map_ids(long child) {
+  for (const char* name : {"/gid_map", "/uid_map"}) {
+    Path path;
+    path.add("/proc/").add_number(static_cast<std::uint64_t>(child)).add(name);
+    Text<64> map;
+    map.add_number(kInnerId).add(" ").add_number(kInnerId).add(" 1");
+    if (write_file(AT_FDCWD, path.c_str(), map.view()) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// In the sandbox's own namespaces: waits until its id is mapped.
+[[noreturn]] void become_guest(int go, int stream, int image, Failure& failure) {
+  char byte = 0;
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  const bool told = read(go, &byte, 1) == 1;
+  // Out of the way of the fixed numbers first.
+  stream = fcntl(stream, F_DUPFD, 16);
+  image = fcntl(image, F_DUPFD, 16);
+  if (!told || dup2(stream, kControl) != kControl || dup2(image, kImage) != kImage) {
+    _exit(3);
+  }
+  setsid();
+  syscall(SYS_setgroups, 0, nullptr);
+  execute_guest(kMachineGuest, failure);
+}
+
+// The guest's process; 0: it could not be made.
+long start_guest(int stream, int image, Failure& failure) {
+  int go[2];
+  if (pipe2(go, O_CLOEXEC) != 0) {
+    return 0;
+  }
+  const unsigned long namespaces =
+      CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
+  const long child = syscall(SYS_clone, namespaces | SIGCHLD, 0, nullptr, 0, 0);
+  if (child == 0) {
+    close(go[1]);
+    become_guest(go[0], stream, image, failure);
+  }
+  close(go[0]);
+  const bool begun = child > 0 && map_ids(child) && write(go[1], "g", 1) == 1;
+  close(go[1]);
+  return begun ? child : 0;
+}
+
+int watch_children() {
+  sigset_t children;
+  sigemptyset(&children);
+  sigaddset(&children, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &children, nullptr);
+  return signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+// Whether the guest has ended.
+bool reap(int signals, long guest) {
+  struct signalfd_siginfo info{};
+  while (read(signals, &info, sizeof info) > 0) {
+  }
+  bool ended = false;
+  for (pid_t pid; (pid = waitpid(-1, nullptr, WNOHANG)) > 0;) {
+    ended = ended || pid == guest;
+  }
+  return ended;
+}
+
+// Everything that the guest said reaches the host, unless nobody there takes it.
+void finish(Trunk& trunk) {
+  constexpr int kStepMs = 20;
+  constexpr int kSteps = 250;
+  unsigned ready = 0;
+  for (int i = 0; i < kSteps && !trunk.is_idle(); ++i) {
+    if (!trunk.serve(nullptr, 0, ready, kStepMs)) {
+      return;
+    }
+  }
+  trunk.say(TrunkKind::kGone);
+  for (int i = 0; i < kSteps; ++i) {  // whoever heard it ends the machine
+    if (!trunk.serve(nullptr, 0, ready, kStepMs)) {
+      return;
+    }
+  }
+}
+
+// A failure before there is a guest is told in its place.
+[[noreturn]] void report(Trunk& trunk, int stream, Failure& failure) {
+  if (dup2(stream, kControl) == kControl) {
+    pid_t child = fork();
+    if (child == 0) {
+      give_up(failure);
+    }
+  }
+  close(kControl);
+  close(stream);
+  finish(trunk);
+  power_off();
+}
+
+}  // namespace
+
+int run_machine() {
+  static Trunk trunk;
+  static Opening opening;
+  Failure failure;
+  if (getpid() != 1) {
+    return 1;
+  }
+  bool listens = false;
+  mkdir("/dev", 0755);
+  mkdir("/root", 0755);
+  const bool mounted = mount_one("devtmpfs", "/dev", 0, failure);
+  // Nothing is open in a machine's first process; the numbers that the guest has are kept free.
+  for (int fd = 0; fd >= 0 && fd < kImage;) {
+    fd = open("/dev/null", O_RDWR);
+  }
+  int image = open("/init", O_RDONLY | O_CLOEXEC);
+  const bool knows = read_terms(listens) && image >= 0;
+  const bool loaded = mounted && load_modules(failure);
+  int line = open_line();
+  int ends[2] = {-1, -1};
+  if (line < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    power_off();  // there is nobody to tell
+  }
+  Trunk::Owner owner;
+  owner.open = call_guest;
+  owner.write_first = Opening::write;
+  owner.self = &opening;
+  trunk.begin(protocol::TrunkEnd::kMachine, line, ends[0], owner);
+  trunk.say(TrunkKind::kHello);
+  if (!knows) {
+    failure.at("read", "the machine's terms", -EBADMSG);
+  }
+  if (!knows || !loaded || !enter_root(failure)) {
+    report(trunk, ends[1], failure);
+  }
+  // As much as is asked for is given, as on a host that has much: the limit is about what is used.
+  write_file(AT_FDCWD, "/proc/sys/vm/overcommit_memory", "1");
+  opening.tree_count = open_trees(opening.trees);
+  opening.listener = listens ? bind_socket() : -1;
+  int signals = watch_children();
+  const long guest = start_guest(ends[1], image, failure);
+  if (guest == 0 || (listens && opening.listener < 0)) {
+    failure.at("start", "the guest in its machine", -errno);
+    report(trunk, ends[1], failure);
+  }
+  close(ends[1]);
+  for (;;) {
+    unsigned ready = 0;
+    if (!trunk.serve(&signals, 1, ready, -1)) {
+      power_off();
+    }
+    if ((ready & 1U) != 0 && reap(signals, guest)) {
+      finish(trunk);
+      power_off();
+    }
+  }
+}
+
+}  // namespace carrel::guest

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "protocol/wire.h"
+
+// Several connections on one stream of bytes, for a guest in a machine of its own: what comes out
+// of there is one serial line. Both ends of the line use this class. What comes from the other end
+// is hostile: a frame that is not one, or more bytes than a channel was granted, breaks the trunk
+// for good. Tables of fixed size: nothing that the other end does can make it grow.
+namespace carrel::protocol {
+
+inline constexpr std::size_t kTrunkHeader = 8;          // kind, zero, channel, size
+inline constexpr std::size_t kTrunkPiece = 16U << 10;   // the most bytes of one frame
+inline constexpr std::size_t kTrunkWindow = 64U << 10;  // that a channel may have on their way
+inline constexpr std::uint16_t kTrunkChannels = 40;     // more than a guest has clients
+
+enum class TrunkKind : std::uint8_t {
+  kHello = 1,   // from the machine: its first process serves the line
+  kOpen = 2,    // from the host: a new connection
+  kData = 3,    // bytes of a channel
+  kCredit = 4,  // so many bytes of the channel were taken; no payload
+  kClose =
+      5,      // no more bytes of this channel will come, and none are wanted; each end says it once
+  kGone = 6,  // from the machine: the guest has ended, and everything that it said is told
+};
+
+enum class TrunkEnd : std::uint8_t { kHost, kMachine };
+
+struct TrunkFrame {
+  TrunkKind kind{};
+  std::uint16_t channel = 0;
+  std::uint32_t size = 0;
+};
+
+// Reads a header; false when it is not one that this end may hear.
+bool parse_trunk_header(const unsigned char* data, TrunkEnd here, TrunkFrame& frame);
+void write_trunk_header(const TrunkFrame& frame, unsigned char* data);
+
+class Trunk {
+ public:
+  // What whoever owns the trunk does for it.
+  struct Owner {
+    // kOpen: a descriptor that does not block, or -1.
+    int (*open)(void* self) = nullptr;
+    // Writes bytes of channel 0: as write(), how many it took, or -1. Null: write() does.
+    long (*write_first)(void* self, int fd, const char* data, std::size_t size) = nullptr;
+    void* self = nullptr;
+  };
+
+  // `line` does not block. Channel 0 is `first`, which is open from the beginning.
+  void begin(TrunkEnd here, int line, int first, const Owner& owner);
+
+  // Carries a connection. False: there are too many, and it is still the caller's.
+  bool carry(int fd);
+  void say(TrunkKind kind);  // kHello or kGone
+
+  // One round of work: waits for news on the line, on all channels and on `others`, descriptors of
+  // the caller's that are looked at for reading; `ready` has a bit for each that has something.
+  // False: the line is at its end, or broken.
+  bool serve(const int* others, std::size_t count, unsigned& ready, int timeout_ms);
+
+  [[nodiscard]] bool heard_hello() const { return heard_hello_; }
+  [[nodiscard]] bool heard_gone() const { return heard_gone_; }
+  [[nodiscard]] bool broken() const { return broken_; }
+  // Whether nothing is on its way out of this end: to the line, or from connections into it.
+  [[nodiscard]] bool is_idle() const;
+  // Whether nothing that came over the line waits to be taken.
+  [[nodiscard]] bool has_delivered() const;
+  [[nodiscard]] bool carries(std::uint16_t channel) const { return channels_[channel].used; }
+
+ private:
+  struct Channel {
+    bool used = false;
+    int fd = -1;               // -1: closed here
+    bool told_close = false;   // kClose was sent
+    bool heard_close = false;  // and came
+    bool ended = false;        // nothing more comes from the descriptor
+    bool opens = false;        // kOpen is still to be sent
+    std::uint32_t credit = 0;  // bytes that may be sent
+    std::uint32_t owed = 0;    // bytes that were taken, and not yet told
+    std::uint32_t start = 0;   // of what came and was not taken: a ring
+    std::uint32_t size = 0;
+    char ring[kTrunkWindow];
+  };
+
+  void reset(Channel& channel, int fd);
+  void close_here(Channel& channel);
+  bool hear();
+  bool take_frame();
+  bool take_data(const char* data, std::size_t size);
+  void deliver(std::uint16_t number);
+  bool fill();      // something to send, if there is
+  bool send_out();  // false: the line is broken
+  bool next_frame(std::uint16_t number);
+  void put(TrunkKind kind, std::uint16_t channel, std::uint32_t size);
+
+  TrunkEnd here_ = TrunkEnd::kHost;
+  int line_ = -1;
+  Owner owner_;
+  bool heard_hello_ = false;
+  bool heard_gone_ = false;
+  bool broken_ = false;
+  unsigned char head_[kTrunkHeader] = {};
+  std::size_t head_size_ = 0;
+  TrunkFrame frame_;         // whose payload comes
+  std::size_t awaited_ = 0;  // of it
+  char out_[kTrunkHeader + kTrunkPiece] = {};
+  std::size_t out_size_ = 0;
+  std::size_t out_start_ = 0;
+  TrunkKind word_{};  // kHello or kGone, still to be said
+  std::uint16_t turn_ = 0;
+  Channel channels_[kTrunkChannels];
+};
+
+}  // namespace carrel::protocol

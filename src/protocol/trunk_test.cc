@@ -1,0 +1,208 @@
+#include "protocol/trunk.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace carrel::protocol {
+namespace {
+
+struct Pair {
+  int one = -1;
+  int other = -1;
+  Pair() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+    one = ends[0];
+    other = ends[1];
+  }
+};
+
+// A host's end and a machine's, with a line between them.
+class TrunkTest : public testing::Test {
+ protected:
+  TrunkTest() {
+    ::fcntl(line_.one, F_SETFL, O_NONBLOCK);
+    ::fcntl(line_.other, F_SETFL, O_NONBLOCK);
+    host_->begin(TrunkEnd::kHost, line_.one, host_first_.other, {});
+    Trunk::Owner owner;
+    owner.open = [](void* self) {
+      const Pair pair;
+      static_cast<TrunkTest*>(self)->opened_ = pair.one;
+      return pair.other;
+    };
+    owner.self = this;
+    machine_->begin(TrunkEnd::kMachine, line_.other, machine_first_.other, owner);
+  }
+  ~TrunkTest() override {
+    for (const int fd : {line_.one, line_.other, host_first_.one, machine_first_.one, opened_}) {
+      if (fd >= 0) {
+        ::close(fd);
+      }
+    }
+  }
+
+  bool serve(int rounds = 20) {
+    unsigned ready = 0;
+    bool open = true;
+    for (int i = 0; i < rounds; ++i) {
+      open = host_->serve(nullptr, 0, ready, 0) && machine_->serve(nullptr, 0, ready, 0) && open;
+    }
+    return open;
+  }
+
+  // What the host's end makes of these bytes on its line.
+  bool host_takes(const TrunkFrame& frame, std::size_t payload) {
+    std::string bytes(kTrunkHeader + payload, 'x');
+    write_trunk_header(frame, reinterpret_cast<unsigned char*>(bytes.data()));
+    EXPECT_EQ(::write(line_.other, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+    unsigned ready = 0;
+    return host_->serve(nullptr, 0, ready, 0) && !host_->broken();
+  }
+
+  static std::string read_from(int fd) {
+    std::string text(1U << 20, '\0');
+    const ssize_t n = ::recv(fd, text.data(), text.size(), MSG_DONTWAIT);
+    text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+    return text;
+  }
+
+  Pair line_;
+  Pair host_first_;
+  Pair machine_first_;
+  int opened_ = -1;
+  std::unique_ptr<Trunk> host_ = std::make_unique<Trunk>();
+  std::unique_ptr<Trunk> machine_ = std::make_unique<Trunk>();
+};
+
+TEST_F(TrunkTest, BytesOfTheFirstChannelGoBothWays) {
+  ASSERT_EQ(::write(host_first_.one, "down", 4), 4);
+  ASSERT_EQ(::write(machine_first_.one, "up", 2), 2);
+  EXPECT_TRUE(serve());
+  EXPECT_EQ(read_from(machine_first_.one), "down");
+  EXPECT_EQ(read_from(host_first_.one), "up");
+}
+
+TEST_F(TrunkTest, AConnectionIsOpenedCarriedAndClosed) {
+  const Pair client;
+  ASSERT_TRUE(host_->carry(client.other));
+  ASSERT_EQ(::write(client.one, "question", 8), 8);
+  EXPECT_TRUE(serve());
+  ASSERT_GE(opened_, 0);
+  EXPECT_EQ(read_from(opened_), "question");
+  ASSERT_EQ(::write(opened_, "answer", 6), 6);
+  EXPECT_TRUE(serve());
+  EXPECT_EQ(read_from(client.one), "answer");
+  // What was said before the end arrives.
+  ASSERT_EQ(::write(opened_, "bye", 3), 3);
+  ::close(opened_);
+  opened_ = -1;
+  EXPECT_TRUE(serve());
+  EXPECT_EQ(read_from(client.one), "bye");
+  char byte = 0;
+  EXPECT_EQ(::recv(client.one, &byte, 1, MSG_DONTWAIT), 0);
+  EXPECT_FALSE(host_->carries(1));
+  EXPECT_FALSE(machine_->carries(1));
+  ::close(client.one);
+}
+
+TEST_F(TrunkTest, WhoDoesNotReadHoldsUpNobodyElse) {
+  const Pair client;
+  ASSERT_TRUE(host_->carry(client.other));
+  EXPECT_TRUE(serve());
+  ASSERT_GE(opened_, 0);
+  const std::string much(1U << 20, 'm');
+  std::size_t sent = 0;
+  for (int i = 0; i < 400; ++i) {
+    const ssize_t n = ::send(opened_, much.data(), much.size(), MSG_DONTWAIT);
+    sent += n > 0 ? static_cast<std::size_t>(n) : 0;
+    EXPECT_TRUE(serve(1));
+  }
+  ASSERT_EQ(::write(machine_first_.one, "still", 5), 5);
+  EXPECT_TRUE(serve());
+  EXPECT_EQ(read_from(host_first_.one), "still");
+  // And nothing of it is lost.
+  std::size_t got = 0;
+  for (int i = 0; i < 2000 && got < sent; ++i) {
+    got += read_from(client.one).size();
+    EXPECT_TRUE(serve(1));
+  }
+  EXPECT_EQ(got, sent);
+  ::close(client.one);
+}
+
+TEST_F(TrunkTest, MoreThanWasGrantedBreaksIt) {
+  // Nobody reads on this side, so nothing is taken after the socket is full.
+  const int small = 4096;
+  ::setsockopt(host_first_.other, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+  bool taken = true;
+  for (int i = 0; i < 64 && taken; ++i) {
+    taken = host_takes({TrunkKind::kData, 0, kTrunkPiece}, kTrunkPiece);
+  }
+  EXPECT_FALSE(taken);
+  EXPECT_TRUE(host_->broken());
+}
+
+TEST_F(TrunkTest, WhatIsNoFrameBreaksIt) {
+  const TrunkFrame kTable[] = {
+      {static_cast<TrunkKind>(0), 0, 0}, {static_cast<TrunkKind>(9), 0, 0},
+      {TrunkKind::kOpen, 1, 0},          {TrunkKind::kData, kTrunkChannels, 1},
+      {TrunkKind::kData, 0, 0},          {TrunkKind::kData, 0, kTrunkPiece + 1},
+      {TrunkKind::kCredit, 0, 1},        {TrunkKind::kCredit, 0, kTrunkWindow + 1},
+      {TrunkKind::kClose, 3, 0},         {TrunkKind::kData, 3, 5},
+      {TrunkKind::kHello, 1, 0},
+  };
+  for (const TrunkFrame& frame : kTable) {
+    const Pair line;
+    const Pair first;
+    auto host = std::make_unique<Trunk>();
+    host->begin(TrunkEnd::kHost, line.one, first.other, {});
+    std::array<unsigned char, kTrunkHeader> head{};
+    write_trunk_header(frame, head.data());
+    ASSERT_EQ(::write(line.other, head.data(), head.size()), static_cast<ssize_t>(head.size()));
+    ::fcntl(line.one, F_SETFL, O_NONBLOCK);
+    unsigned ready = 0;
+    EXPECT_FALSE(host->serve(nullptr, 0, ready, 0)) << static_cast<int>(frame.kind);
+    EXPECT_TRUE(host->broken());
+    for (const int fd : {line.one, line.other, first.one, first.other}) {
+      ::close(fd);
+    }
+  }
+}
+
+TEST_F(TrunkTest, TheMachineSaysThatItIsThereAndThatItsGuestHasGone) {
+  machine_->say(TrunkKind::kHello);
+  EXPECT_TRUE(serve());
+  EXPECT_TRUE(host_->heard_hello());
+  ASSERT_EQ(::write(machine_first_.one, "last", 4), 4);
+  ::close(machine_first_.one);
+  machine_first_.one = -1;
+  EXPECT_TRUE(serve());
+  EXPECT_TRUE(machine_->is_idle());
+  machine_->say(TrunkKind::kGone);
+  EXPECT_TRUE(serve());
+  EXPECT_TRUE(host_->heard_gone());
+  EXPECT_EQ(read_from(host_first_.one), "last");
+}
+
+TEST_F(TrunkTest, ThereAreOnlySoManyConnections) {
+  std::vector<Pair> pairs(kTrunkChannels);
+  int carried = 0;
+  for (const Pair& pair : pairs) {
+    carried += host_->carry(pair.other) ? 1 : 0;
+  }
+  EXPECT_EQ(carried, kTrunkChannels - 1);
+  for (const Pair& pair : pairs) {
+    ::close(pair.one);
+  }
+  ::close(pairs.back().other);
+}
+
+}  // namespace
+}  // namespace carrel::protocol

@@ -1,0 +1,309 @@
+// Sandboxes in a virtual machine each: what is particular to them. A machine is emulated where KVM
+// does not work, so these tests are few and each does much.
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "support/box.h"
+#include "support/fixture.h"
+#include "support/in_namespaces.h"
+
+namespace carrel::test {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+
+const std::vector<std::string> kMachine = {"--backend", "microvm"};
+constexpr char kQemu[] = "/usr/bin/qemu-system-x86_64";
+
+class Microvm : public CarrelTest {
+ protected:
+  void SetUp() override {
+    CarrelTest::SetUp();
+    ASSERT_EQ(::access(kQemu, X_OK), 0) << "install the package 'qemu-system-x86'";
+  }
+
+  // `carrel run` with these options and words in a machine.
+  Run run(std::vector<std::string> words, std::vector<std::string> environment = {}) const {
+    words.insert(words.begin(), "run");
+    words.insert(words.begin() + 1, kMachine.begin(), kMachine.end());
+    return carrel(std::move(words),
+                  {.environment = std::move(environment), .timeout_seconds = 120});
+  }
+
+  static std::vector<std::string> with_machine(std::vector<std::string> options) {
+    options.insert(options.begin(), kMachine.begin(), kMachine.end());
+    return options;
+  }
+
+  static std::vector<pid_t> vmms() {
+    std::vector<pid_t> found;
+    for (const HostProcess& one : descendants()) {
+      if (one.name.starts_with("qemu-system")) {
+        found.push_back(one.pid);
+      }
+    }
+    return found;
+  }
+
+  // The sandbox's process on the host.
+  static pid_t porter_of(pid_t vmm) {
+    for (const HostProcess& one : descendants()) {
+      if (one.pid == vmm) {
+        return one.parent;
+      }
+    }
+    return 0;
+  }
+
+  static std::string newest_kernel() {
+    std::string newest;
+    for (const auto& entry : std::filesystem::directory_iterator("/boot")) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("vmlinuz-") && name.find("-cloud-") != std::string::npos) {
+        newest = std::max(newest, entry.path().string());
+      }
+    }
+    return newest;
+  }
+
+  static std::string by(const json& info, const std::string& name) {
+    for (const json& row : info["enforcement"]) {
+      if (row["name"] == name) {
+        return row["by"].get<std::string>();
+      }
+    }
+    return {};
+  }
+
+  static ino_t space_of(pid_t pid, const std::string& kind) {
+    struct stat info{};
+    const std::string path = "/proc/" + std::to_string(pid) + "/ns/" + kind;
+    return ::stat(path.c_str(), &info) == 0 ? info.st_ino : 0;
+  }
+};
+CARREL_AS_BOTH(Microvm);
+
+TEST_P(Microvm, ACommandRunsOnAKernelOfItsOwn) {
+  const std::string data = place().work(GetParam()) + "/data";
+  ASSERT_EQ(::mkdir(data.c_str(), 0755), 0);
+  write_text(data + "/given", "given\n");
+  place().give(data, GetParam());
+  const Run told =
+      run({"--mount", data + ":/data", "--", "bash", "-c",
+           "uname -r; id -u; pwd; cat /data/given; echo x >/data/x || echo read-only; "
+           "ls /sys/class/net /proc/net/dev 2>/dev/null | wc -l; grep -c : /proc/net/dev; "
+           "python3 -c 'print(6 * 7)'; echo no >&2; exit 7"});
+  EXPECT_EQ(told.status, 7) << told.err;
+  EXPECT_NE(told.out.find("-cloud-amd64\n1000\n/workspace\ngiven\nread-only\n"), std::string::npos)
+      << told.out;
+  EXPECT_NE(told.out.find("\n1\n42\n"), std::string::npos) << told.out;  // one interface
+  EXPECT_NE(told.err.find("no\n"), std::string::npos) << told.err;
+  EXPECT_NE(told.out, read_text("/proc/sys/kernel/osrelease").value_or(""));
+}
+
+TEST_P(Microvm, ALongLivedOneIsAsElsewhere) {
+  const Box box(GetParam(), with_machine({"--memory", "256m", "--pids", "40"}));
+  // The shell keeps its directory, files go in and out, time is kept.
+  EXPECT_EQ(box.sh("cd /tmp; X=42").status, 0);
+  EXPECT_EQ(box.sh("pwd; echo $X").out, "/tmp\n42\n");
+  const Run other = box.exec({"bash", "-c", "pwd; exit 3"});
+  EXPECT_EQ(other.out, "/workspace\n");
+  EXPECT_EQ(other.status, 3);
+  const std::string given = file("given", std::string(3'000'000, 'g'));
+  ASSERT_EQ(carrel({"cp", given, box.id() + ":/workspace/given"}).status, 0);
+  EXPECT_EQ(box.sh("wc -c </workspace/given").out, "3000000\n");
+  ASSERT_EQ(carrel({"cp", box.id() + ":/workspace/given", given + ".back"}).status, 0);
+  EXPECT_EQ(read_text(given + ".back").value_or("").size(), 3'000'000U);
+  EXPECT_EQ(box.sh("rm /workspace/given").status, 0);
+  const Run late = box.sh("echo begun; sleep 100", {"--timeout", "2"});
+  EXPECT_EQ(late.status, 124);
+  EXPECT_EQ(late.out, "begun\n");
+  // The limits.
+  const json eater = box.result("python3 -c 'x = bytearray(600 << 20); print(len(x))'");
+  EXPECT_TRUE(eater["oom_killed"].get<bool>()) << eater;
+  EXPECT_NE(eater["exit_code"], 0) << eater;
+  write_text(
+      given + ".py",
+      "import os, time\nn = 0\ntry:\n while n < 80:\n  if os.fork() == 0:\n   "
+      "time.sleep(2)\n   os._exit(0)\n  n += 1\nexcept OSError:\n print('refused', n < 45)\n");
+  ASSERT_EQ(carrel({"cp", given + ".py", box.id() + ":/workspace/bomb.py"}).status, 0);
+  const Run bomb = box.sh("python3 /workspace/bomb.py");
+  EXPECT_EQ(bomb.out, "refused True\n") << bomb.err;
+  EXPECT_TRUE(eventually(seconds(20), [&] { return box.sh("echo alive").out == "alive\n"; }));
+  // Standing still.
+  ASSERT_EQ(carrel({"pause", box.id()}).status, 0);
+  EXPECT_NE(box.sh("true").status, 0);
+  ASSERT_EQ(carrel({"resume", box.id()}).status, 0);
+  EXPECT_EQ(box.sh("echo on").out, "on\n");
+  // What is said about it.
+  const json info = box.info();
+  EXPECT_EQ(info["backend"], "microvm");
+  EXPECT_EQ(info["isolation"], "vm");
+  EXPECT_EQ(by(info, "isolation"), "vm");
+  EXPECT_TRUE(by(info, "built by").starts_with("QEMU ")) << by(info, "built by");
+  EXPECT_EQ(by(info, "pids"), "rlimit");
+  EXPECT_EQ(box.remove().status, 0);
+  EXPECT_TRUE(eventually(seconds(5), [] { return vmms().empty(); }));
+}
+
+// L07, L08: the VMM has nothing that it could be used for, and nobody can talk to it.
+TEST_P(Microvm, TheVmmIsJailed) {
+  const Box box(GetParam(), kMachine);
+  const std::vector<pid_t> all = vmms();
+  ASSERT_EQ(all.size(), 1U);
+  const pid_t vmm = all[0];
+  for (const char* kind : {"user", "mnt", "pid", "net", "ipc", "uts"}) {
+    EXPECT_NE(space_of(vmm, kind), 0U) << kind;
+    EXPECT_NE(space_of(vmm, kind), space_of(::getpid(), kind)) << kind;
+  }
+  const std::string root = "/proc/" + std::to_string(vmm) + "/root";
+  for (const char* path : {"/home", "/root", "/tmp", "/var", "/proc", "/boot", "/etc/passwd",
+                           "/usr/bin/bash", "/dev/null"}) {
+    EXPECT_NE(::access((root + path).c_str(), F_OK), 0) << path;
+  }
+  const pid_t porter = porter_of(vmm);
+  ASSERT_GT(porter, 1);
+  std::vector<pid_t> inside = {vmm, porter};
+  for (const HostProcess& one : descendants()) {
+    if (one.parent == porter && one.pid != vmm) {
+      inside.push_back(one.pid);
+    }
+  }
+  EXPECT_EQ(inside.size(), 3U);
+  for (const pid_t pid : inside) {
+    EXPECT_EQ(status_field(pid, "Seccomp"), "2") << pid;
+    EXPECT_EQ(status_field(pid, "NoNewPrivs"), "1") << pid;
+    for (const char* set : {"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"}) {
+      EXPECT_EQ(status_field(pid, set), "0000000000000000") << pid << " " << set;
+    }
+    EXPECT_NE(status_field(pid, "Uid").substr(0, 2), "0\t") << pid;
+  }
+  std::string words = read_text("/proc/" + std::to_string(vmm) + "/cmdline").value_or("");
+  std::replace(words.begin(), words.end(), '\0', ' ');
+  EXPECT_NE(words.find("-monitor none"), std::string::npos) << words;
+  EXPECT_NE(words.find("-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny"),
+            std::string::npos)
+      << words;
+  EXPECT_EQ(words.find("-qmp"), std::string::npos);
+  EXPECT_EQ(words.find("-netdev"), std::string::npos);
+}
+
+// Nothing is left, whoever of them is killed.
+TEST_P(Microvm, WithAnyOfItsProcessesEverythingEnds) {
+  {
+    const Box box(GetParam(), kMachine);
+    const std::vector<pid_t> all = vmms();
+    ASSERT_EQ(all.size(), 1U);
+    // CRITICAL: of another number than a process's, everybody would be ended.
+    ASSERT_GT(all[0], 1);
+    ASSERT_EQ(::kill(all[0], SIGKILL), 0);
+    EXPECT_TRUE(eventually(seconds(5), [] { return vmms().empty(); }));
+    EXPECT_TRUE(eventually(seconds(5), [&] { return box.sh("true").status != 0; }));
+  }
+  {
+    // The keeper may die: the machine goes on, and can be reached.
+    const Box box(GetParam(), kMachine);
+    const std::vector<HostProcess> keepers = processes_of("keeper");
+    ASSERT_FALSE(keepers.empty());
+    for (const HostProcess& keeper : keepers) {
+      ASSERT_GT(keeper.pid, 1);
+      ASSERT_EQ(::kill(keeper.pid, SIGKILL), 0);
+    }
+    EXPECT_EQ(box.sh("echo on").out, "on\n");
+    ASSERT_EQ(vmms().size(), 1U);
+    const pid_t porter = porter_of(vmms()[0]);
+    ASSERT_GT(porter, 1);
+    ASSERT_EQ(::kill(porter, SIGKILL), 0);
+    EXPECT_TRUE(eventually(seconds(5), [] { return vmms().empty(); }));
+  }
+  Process once(launch({"run", "--backend", "microvm", "--", "bash", "-c", "echo in; sleep 100"}));
+  EXPECT_TRUE(once.wait_for_output("in", seconds(90))) << once.err();
+  EXPECT_EQ(vmms().size(), 1U);
+  once.send(SIGKILL);
+  EXPECT_TRUE(eventually(seconds(5), [] { return vmms().empty(); }));
+}
+
+TEST_P(Microvm, IsolationPicksIt) {
+  const Run chosen = carrel({"run", "--isolation", "vm", "--", "uname", "-r"});
+  EXPECT_NE(chosen.out.find("-cloud-amd64"), std::string::npos) << chosen.out << chosen.err;
+  const Run weaker = carrel({"run", "--isolation", "vm", "--backend", "native", "--", "true"});
+  EXPECT_EQ(weaker.status, 125);
+}
+
+TEST_P(Microvm, DoctorTriesIt) {
+  const Run run = carrel({"doctor", "--json"}, {.timeout_seconds = 120});
+  const json told = json::parse(run.out, nullptr, false);
+  ASSERT_TRUE(told.is_object()) << run.out << run.err;
+  json found;
+  for (const json& check : told["checks"]) {
+    found = check["name"] == "backend microvm" ? check : found;
+  }
+  ASSERT_TRUE(found.is_object()) << told;
+  EXPECT_NE(found["status"], "missing") << found;
+  EXPECT_NE(found["detail"].get<std::string>().find("works with QEMU "), std::string::npos)
+      << found;
+}
+
+// What it cannot do is said, never left out.
+TEST_P(Microvm, WhatItDoesNotHaveIsRefused) {
+  const struct {
+    std::vector<std::string> options;
+    std::string said;
+  } kTable[] = {
+      {{"--network", "full"}, "has no network"},
+      {{"--workspace", "named"}, "no named workspaces"},
+      {{"--mount", place().work(GetParam()) + ":/data:rw"}, "read-only"},
+      {{"--runtime", "firecracker"}, "not by 'firecracker'"},
+  };
+  for (const auto& row : kTable) {
+    std::vector<std::string> words = row.options;
+    words.insert(words.end(), {"--", "true"});
+    const Run refused = run(words);
+    EXPECT_EQ(refused.status, 125) << row.said;
+    EXPECT_NE(refused.err.find(row.said), std::string::npos) << refused.err;
+  }
+}
+
+TEST_P(Microvm, AKernelThatIsMissingOrBrokenIsToldInTime) {
+  const Run missing = run({"--", "true"}, {"CARREL_VM_KERNEL=/nowhere/vmlinuz"});
+  EXPECT_EQ(missing.status, 125);
+  EXPECT_NE(missing.err.find("linux-image-cloud-amd64"), std::string::npos) << missing.err;
+  const Run other = run({"--", "true"}, {"CARREL_VM_KERNEL=/bin/true"});
+  EXPECT_EQ(other.status, 125);
+  EXPECT_NE(other.err.find("is no Linux kernel"), std::string::npos) << other.err;
+  // One that begins and does nothing any more: the code after its header jumps to itself.
+  std::string image = read_text(newest_kernel()).value_or("");
+  ASSERT_GT(image.size(), 1U << 20);
+  const auto sectors = static_cast<unsigned char>(image[0x1f1]);
+  for (std::size_t at = (sectors + 1U) * 512; at + 1 < image.size(); at += 2) {
+    image[at] = '\xeb';
+    image[at + 1] = '\xfe';
+  }
+  const std::string broken = file("vmlinuz-broken", image);
+  const Run hangs = run({"--", "true"}, {"CARREL_VM_KERNEL=" + broken, "CARREL_VM_BOOT_SECONDS=3"});
+  EXPECT_EQ(hangs.status, 125);
+  EXPECT_NE(hangs.err.find("did not start in time"), std::string::npos) << hangs.err;
+  EXPECT_LT(hangs.duration, seconds(30));
+}
+
+TEST_P(Microvm, WithoutQemuItIsRefusedWithWhatToInstall) {
+  if (::geteuid() != 0) {
+    GTEST_SKIP() << "only root can hide a program";
+  }
+  const Run hidden =
+      Process(in_namespaces(launch({"run", "--backend", "microvm", "--", "true"}), {"--mount"},
+                            "mount -t tmpfs none /usr/share/qemu; mount --bind /dev/null "
+                            "/usr/bin/qemu-system-x86_64"))
+          .wait(seconds(60));
+  EXPECT_EQ(hidden.status, 125);
+  EXPECT_NE(hidden.err.find("qemu-system-x86"), std::string::npos) << hidden.err;
+}
+
+}  // namespace
+}  // namespace carrel::test
