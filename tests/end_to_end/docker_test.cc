@@ -32,7 +32,7 @@ class Docker : public CarrelTest {
   }
   void TearDown() override {
     CarrelTest::TearDown();
-    EXPECT_TRUE(nothing_left()) << engine_->containers();
+    EXPECT_TRUE(nothing_left()) << engine_->ask("GET", "/containers/json?all=1");
   }
 
   static bool nothing_left() {
@@ -317,6 +317,31 @@ TEST_P(Docker, NothingIsLeftWhenItsMakerIsKilledInTheMiddle) {
   EXPECT_TRUE(nothing_left()) << engine_->containers();
 }
 
+// An engine that is killed does not always remove what had ended meanwhile.
+TEST_P(Docker, ContainersThatAnEngineForgotGoWithTheNextSandbox) {
+  EXPECT_EQ(docker({"run", "--", "true"}).status, 0);
+  EXPECT_TRUE(nothing_left());
+  const auto make = [&](const std::string& installation) {
+    const json asked = {
+        {"Image", "localhost/carrel-room:" + place().label(GetParam())},
+        {"Cmd", {"/busybox", "true"}},
+        {"Labels", {{"carrel.installation", installation}, {"carrel.sandbox", "forgotten"}}},
+        {"HostConfig", {{"NetworkMode", "none"}, {"Binds", {"/bin/busybox:/busybox:ro"}}}}};
+    const json made = json::parse(engine_->ask("POST", "/containers/create", asked.dump()));
+    std::string id = made.value("Id", "");
+    (void)engine_->ask("POST", "/containers/" + id + "/start");
+    (void)engine_->ask("POST", "/containers/" + id + "/wait");
+    return id;
+  };
+  const std::string own = make(place().label(GetParam()));
+  const std::string of_others = make("somebody-else");
+  EXPECT_NE(engine_->containers().find(own), std::string::npos);
+  EXPECT_EQ(docker({"run", "--", "true"}).status, 0);
+  EXPECT_EQ(engine_->containers().find(own), std::string::npos);
+  EXPECT_NE(engine_->containers().find(of_others), std::string::npos);
+  (void)engine_->ask("DELETE", "/containers/" + of_others + "?force=1");
+}
+
 TEST_P(Docker, SandboxesOfOthersAreLeftAlone) {
   const Box box = this->box();
   const As other = as_root() ? As::kUser : As::kRoot;
@@ -344,7 +369,11 @@ TEST_P(Docker, ItOutlivesItsKeeperAndEndsWithItsEngine) {
   EXPECT_LT(run.duration, seconds(3));
   engine_->start_again();  // which ends what it finds
   EXPECT_TRUE(eventually(seconds(5), [&] { return box.sh("true").status == 125; }));
-  EXPECT_EQ(docker({"run", "--", "true"}).status, 0);
+  // It removes what it ended, or forgets it: then the next sandbox does.
+  EXPECT_TRUE(eventually(seconds(20), [&] {
+    EXPECT_EQ(docker({"run", "--", "true"}).status, 0);
+    return nothing_left();
+  }));
 }
 
 }  // namespace

@@ -82,7 +82,8 @@ void DockerEngine::start_again() {
   EXPECT_TRUE(await_ready());
 }
 
-std::string DockerEngine::ask(const std::string& method, const std::string& target) const {
+std::string DockerEngine::ask(const std::string& method, const std::string& target,
+                              const std::string& body) const {
   http::ClientOptions options;
   options.unix_socket = socket();
   http::Client client(std::move(options));
@@ -91,6 +92,10 @@ std::string DockerEngine::ask(const std::string& method, const std::string& targ
                    : method == "DELETE" ? http::Method::kDelete
                                         : http::Method::kPost;
   request.url = {http::Scheme::kHttp, "localhost", 80, target};
+  if (!body.empty()) {
+    request.headers.push_back({"Content-Type", "application/json"});
+    request.body = body;
+  }
   auto answer = client.fetch(request, 8U << 20, std::chrono::seconds(30));
   return answer.ok() ? answer->body : answer.error().to_string();
 }

@@ -28,7 +28,8 @@ class DockerEngine {
   void start_again();
 
   // What it has, by `docker`-like names: "GET", "/containers/json?all=1".
-  [[nodiscard]] std::string ask(const std::string& method, const std::string& target) const;
+  [[nodiscard]] std::string ask(const std::string& method, const std::string& target,
+                                const std::string& body = {}) const;
   // Makes an image of files with these contents, by their paths; its answer.
   [[nodiscard]] std::string import_files(
       const std::string& name, const std::vector<std::pair<std::string, std::string>>& files) const;

@@ -158,7 +158,9 @@ void sweep_forgotten(const Engine& engine, const std::string& folder,
                      const std::string& installation) {
   auto list = engine.labelled({label_of(installation)}, kSandboxLabel);
   for (const Engine::Listed& one : list.ok() ? list.value() : std::vector<Engine::Listed>()) {
-    if (one.state == "created" && !has_door(folder, one.value)) {
+    const bool runs_nothing =
+        one.state == "created" || one.state == "exited" || one.state == "dead";
+    if (runs_nothing && !has_door(folder, one.value)) {
       (void)engine.remove(one.id);
     }
   }

@@ -68,8 +68,8 @@ Result<std::string> create(const Engine& engine, const sandbox::RoomRequest& req
 
 // Removes what callers left that died in the middle of a start.
 void sweep_doors(const std::string& folder, const std::string& installation);
-// Containers that were made and never started, and whose maker is gone: an engine can finish what
-// nobody waits for any more.
+// Containers that run nothing and whose maker is gone: an engine can finish what nobody waits for
+// any more, and one that was killed does not always remove what had ended meanwhile.
 void sweep_forgotten(const Engine& engine, const std::string& folder,
                      const std::string& installation);
 
