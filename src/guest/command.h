@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "guest/failure.h"
 #include "guest/state.h"
 
 // The life of a command: start, output, input, end.
@@ -27,6 +28,11 @@ void start_files(Guest& guest, std::uint32_t index, std::string_view payload);
 // Forks the process that starts the workload's programs. A guest that was born in the workload's
 // control group stays there for a moment yet. 0 or a negative errno.
 int start_spawner(Guest& guest);
+// The same for one that is there already.
+void watch_spawner(Guest& guest);
+// What makes a child of the guest's a process of the workload: its control groups, and the rest of
+// become_workload().
+bool enter_workload(const Guest& guest, Failure& failure);
 // Has the guest moved to its own control group, where it was born in the workload's.
 void leave_workload(Guest& guest);
 

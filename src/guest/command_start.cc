@@ -158,6 +158,18 @@ constexpr std::uint64_t kMoveAfterUs = 20'000;
 
 }  // namespace
 
+bool enter_workload(const Guest& guest, Failure& failure) {
+  // The last group is inherited as long as the guest itself is in it.
+  const std::uint32_t joined = guest.join_count - (guest.with_work ? 1U : 0U);
+  for (std::uint32_t i = 0; i < joined; ++i) {
+    // CRITICAL: outside of the workload's group its limits would not hold.
+    if (!write_whole(guest.join[i], "0")) {
+      return failure.at("join", "the control groups of the workload", -errno);
+    }
+  }
+  return become_workload(guest.boot, guest.ruleset, failure);
+}
+
 int start_spawner(Guest& guest) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -166,15 +178,7 @@ int start_spawner(Guest& guest) {
   pid_t pid = fork();
   if (pid == 0) {
     Failure failure;
-    // The last group is inherited as long as the guest itself is in it.
-    const std::uint32_t joined = guest.join_count - (guest.with_work ? 1U : 0U);
-    for (std::uint32_t i = 0; i < joined; ++i) {
-      // CRITICAL: outside of the workload's group its limits would not hold.
-      if (!write_whole(guest.join[i], "0")) {
-        _exit(1);
-      }
-    }
-    if (!become_workload(guest.boot, guest.ruleset, failure)) {
+    if (!enter_workload(guest, failure)) {
       _exit(1);
     }
     dup2(ends[1], 3);
@@ -189,13 +193,17 @@ int start_spawner(Guest& guest) {
     close(ends[0]);
     return -errno;
   }
+  guest.spawner = ends[0];
+  guest.spawner_pid = pid;
+  watch_spawner(guest);
+  return 0;
+}
+
+void watch_spawner(Guest& guest) {
   if (guest.with_work && guest.move_us == 0) {
     guest.move_us = now_us() + kMoveAfterUs;
   }
-  guest.spawner = ends[0];
-  guest.spawner_pid = pid;
   guest.poller.add(guest.spawner, 0, Source::kSpawner, 0);
-  return 0;
 }
 
 // In a process of its own: the write takes milliseconds, in which nobody on the host can join a

@@ -167,48 +167,34 @@ bool set_up_identity(const protocol::Boot& boot, Failure& failure) {
   return true;
 }
 
-bool begin_clocks(int unset, Failure& failure) {
-  if (unset < 0) {
-    return true;
-  }
+ClockOffsets offsets_now() {
   struct timespec monotonic{};
   struct timespec boot{};
   clock_gettime(CLOCK_MONOTONIC, &monotonic);
   clock_gettime(CLOCK_BOOTTIME, &boot);
-  Text<96> offsets;
+  ClockOffsets offsets;
   offsets.add("monotonic -").add_number(static_cast<std::uint64_t>(monotonic.tv_sec));
   offsets.add(" 0\nboottime -").add_number(static_cast<std::uint64_t>(boot.tv_sec)).add(" 0\n");
-  const bool written = write_whole(unset, offsets.view());
+  return offsets;
+}
+
+bool begin_clocks(int unset, std::string_view offsets, Failure& failure) {
+  if (unset < 0) {
+    return true;
+  }
+  const bool written = write_whole(unset, offsets);
   const int reason = -errno;
   close(unset);
   return written || failure.at("set", "the clocks", reason);
 }
 
-bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, protocol::Clocks& clocks,
-             Failure& failure, int* unset) {
-  // CRITICAL: the mounts, the network and everything else made so far belong to the user namespace
-  // that is left here. No capability that somebody might get below counts for them.
-  const Kernel kernel = kernel_of(boot);
-  const bool own_time = kernel == Kernel::kHosts && unshare(CLONE_NEWUSER | kCloneNewTime) == 0;
-  if (!own_time && unshare(CLONE_NEWUSER) != 0) {  // not every kernel has it
-    return failure.at("make", "the inner user namespace", -errno);
-  }
-  const int offsets = own_time ? open_clocks() : -1;
-  if (own_time && offsets < 0) {
-    return failure.at("set", "the clocks", -errno);
-  }
-  if (unset != nullptr) {
-    *unset = offsets;
-  } else if (!begin_clocks(offsets, failure)) {
-    return false;
-  }
-  clocks = own_time ? protocol::Clocks::kOwn : protocol::Clocks::kHosts;
-  if (kernel == Kernel::kGvisors) {
-    clocks = gvisors_clocks();
-  }
+namespace {
+
+// The mapping of the user namespace that was just made, and no others below it.
+bool settle_inside(const protocol::Boot& boot, const BuiltRoot& built, Failure& failure) {
   // gVisor has no such switch. Nobody has the capability that it is about.
   const int denied = write_file(AT_FDCWD, "/proc/self/setgroups", "deny");
-  if ((denied != 0 && (kernel != Kernel::kGvisors || denied != -ENOENT)) ||
+  if ((denied != 0 && (kernel_of(boot) != Kernel::kGvisors || denied != -ENOENT)) ||
       !write_id_map("/proc/self/gid_map", boot.gid, boot.outer_gid) ||
       !write_id_map("/proc/self/uid_map", boot.uid, boot.outer_uid)) {
     return failure.at("map", "the inner user", -errno);
@@ -221,10 +207,60 @@ bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, protocol::Clock
       return failure.at("forbid", "user namespaces", result);
     }
   }
-  if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || !drop_capabilities(kernel)) {
+  return true;
+}
+
+bool give_up_rights(const protocol::Boot& boot, Failure& failure) {
+  if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || !drop_capabilities(kernel_of(boot))) {
     return failure.at("drop", "the capabilities", -errno);
   }
   return load_filter(boot.guest_filter, failure);
+}
+
+}  // namespace
+
+bool lock_in(const protocol::Boot& boot, const BuiltRoot& built, protocol::Clocks& clocks,
+             Failure& failure) {
+  // CRITICAL: the mounts, the network and everything else made so far belong to the user namespace
+  // that is left here. No capability that somebody might get below counts for them.
+  const Kernel kernel = kernel_of(boot);
+  const bool own_time = kernel == Kernel::kHosts && unshare(CLONE_NEWUSER | kCloneNewTime) == 0;
+  if (!own_time && unshare(CLONE_NEWUSER) != 0) {  // not every kernel has it
+    return failure.at("make", "the inner user namespace", -errno);
+  }
+  if (own_time) {
+    const int unset = open_clocks();
+    if (unset < 0) {
+      return failure.at("set", "the clocks", -errno);
+    }
+    if (!begin_clocks(unset, offsets_now().view(), failure)) {
+      return false;
+    }
+  }
+  clocks = own_time ? protocol::Clocks::kOwn : protocol::Clocks::kHosts;
+  if (kernel == Kernel::kGvisors) {
+    clocks = gvisors_clocks();
+  }
+  return settle_inside(boot, built, failure) && give_up_rights(boot, failure);
+}
+
+bool begin_lock(const protocol::Boot& boot, const BuiltRoot& built, Failure& failure) {
+  // CRITICAL: as in lock_in().
+  if (unshare(CLONE_NEWUSER) != 0) {
+    return failure.at("make", "the inner user namespace", -errno);
+  }
+  return settle_inside(boot, built, failure);
+}
+
+bool end_lock(const protocol::Boot& boot, int& unset, Failure& failure) {
+  unset = -1;
+  if (unshare(kCloneNewTime) == 0) {
+    unset = open_clocks();
+    if (unset < 0) {
+      return failure.at("set", "the clocks", -errno);
+    }
+  }
+  return give_up_rights(boot, failure);
 }
 
 bool prepare_landlock(const protocol::Boot& boot, const BuiltRoot& built, int& ruleset,

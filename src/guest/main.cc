@@ -186,7 +186,11 @@ int run(Room room) {
     tell(protocol::FrameType::kReady, clocks);
     // It joins the workload's group while the maker stores what it made. Without one, the first
     // command has to start it, and is told if that fails.
-    start_spawner(guest);
+    if (guest.spawner < 0) {
+      start_spawner(guest);
+    } else {
+      watch_spawner(guest);
+    }
   }
   serve(guest, kControl);
 }

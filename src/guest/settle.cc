@@ -11,6 +11,7 @@
 #include "guest/lockdown.h"
 #include "guest/root.h"
 #include "guest/runtime.h"
+#include "guest/spawner_ahead.h"
 
 namespace carrel::guest {
 
@@ -75,7 +76,8 @@ bool settle_in(Guest& guest, const Received& frame, const Settling& how, Failure
          set_up_identity(guest.boot, failure) &&
          prepare_landlock(guest.boot, guest.root, guest.ruleset, failure) &&
          (helper == nullptr || helper->end(failure)) && is_top(failure) &&
-         lock_in(guest.boot, guest.root, guest.clocks, failure, how.clocks);
+         (how.clocks == nullptr ? lock_in(guest.boot, guest.root, guest.clocks, failure)
+                                : lock_with_spawner(guest, *how.clocks, failure));
 }
 
 }  // namespace carrel::guest

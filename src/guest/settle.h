@@ -19,7 +19,7 @@ bool take_descriptors(Guest& guest, const Received& frame, Failure& failure);
 struct Settling {
   Helper* helper = nullptr;  // none: a nursery has done its part
   NetworkReady network = NetworkReady::kEmpty;
-  int* clocks = nullptr;  // see lock_in()
+  int* clocks = nullptr;  // of a guest that waits, with a spawner: see spawner_ahead.h
 };
 // From the root that it has moved into to the lock. Nothing of it can be undone.
 bool settle_in(Guest& guest, const Received& frame, const Settling& how, Failure& failure);

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "guest/lockdown.h"
 #include "guest/root.h"
 #include "guest/root_builder.h"
 #include "guest/settle.h"
+#include "guest/spawner_ahead.h"
 #include "protocol/frame.h"
 
 namespace carrel::guest {
@@ -48,8 +48,9 @@ bool lock_ahead(Guest& guest, Helper& helper, RootBuilder& builder, const Receiv
       !protocol::has_same_lock(guest.boot, boot)) {
     return failure.at("read", "the boot message", -EBADMSG);
   }
+  const bool done = builder.build_rest(rest.view(), {}) &&
+                    start_waiting_spawner(guest, boot, clocks, failure);
   guest.boot = boot;
-  const bool done = builder.build_rest(rest.view(), {}) && begin_clocks(clocks, failure);
   if (done) {  // a failure may refer to them
     free(likely.payload);
     free(rest.payload);

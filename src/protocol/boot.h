@@ -219,5 +219,7 @@ bool parse_boot(std::string_view payload, Boot& boot);
 // Whether two messages agree in everything that the lock is made of. The rest comes to bear when
 // the first command does: the limits of a process, the environment, the workload's filter.
 bool has_same_lock(const Boot& one, const Boot& other);
+// Whether they agree in everything that the first process of the workload is made of.
+bool has_same_workload(const Boot& one, const Boot& other);
 
 }  // namespace carrel::protocol

@@ -278,6 +278,30 @@ TEST(Boot, LockIsTheSameOnlyWhereAllThatItIsMadeOfIs) {
   EXPECT_TRUE(has_same_lock(boot, later));
 }
 
+// What the first process of the workload has, and every other one from it.
+TEST(Boot, WorkloadIsTheSameOnlyWhereAllThatItInheritsIs) {
+  const Boot boot = some_boot();
+  const std::vector<std::function<void(Boot&)>> of_the_workload = {
+      [](Boot& other) { other.flags ^= kBootLandlock; },
+      [](Boot& other) { ++other.processes; },
+      [](Boot& other) { ++other.open_files; },
+      [](Boot& other) { ++other.file_bytes; },
+      [](Boot& other) { ++other.cpus; },
+      [](Boot& other) { other.workdir = "/tmp"; },
+      [](Boot& other) { other.environment = {1, std::string_view(kEnvironment).substr(0, 10)}; },
+      [](Boot& other) { other.guest_filter = std::string_view(kFilter).substr(8); },
+      [](Boot& other) { other.workload_filter = kFilter; },
+  };
+  for (std::size_t i = 0; i < of_the_workload.size(); ++i) {
+    Boot other = some_boot();
+    of_the_workload[i](other);
+    EXPECT_FALSE(has_same_workload(boot, other)) << i;
+  }
+  Boot later = some_boot();
+  later.memory_watch_bytes = later.disk_watch_bytes = later.lease_ms = 7;
+  EXPECT_TRUE(has_same_workload(boot, later));
+}
+
 TEST(Plan, IsReadBackAsWritten) {
   const std::string_view steps("steps\0with zero", 15);
   const std::string payload = encode(Plan{"/sys", steps, "alike", "own"});

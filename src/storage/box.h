@@ -27,11 +27,15 @@ struct BoxRecord {
   std::int64_t timeout_ms = 0;  // the default of its commands
   std::string workdir;
   std::string cgroup_parent;
+
+  bool operator==(const BoxRecord&) const = default;
 };
 
 // In two steps: a draft while its maker could still take it back, and the record that everybody
 // sees once it cannot. A sandbox with a draft only has no future: whoever finds it ends it.
 Status write_draft(const Home& home, const BoxRecord& record);
+// As if it had been written now: its time is when the sandbox was last used.
+Status touch_draft(const Home& home, const std::string& id);
 Status publish_draft(const Home& home, const std::string& id);
 Result<BoxRecord> read_draft(const Home& home, const std::string& id);
 Result<BoxRecord> read_record(const Home& home, const std::string& id);

@@ -1,5 +1,6 @@
 // What is written down of a long-lived sandbox, and whether it is still true.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -79,6 +80,13 @@ Status write_draft(const Home& home, const BoxRecord& record) {
   CARREL_ASSIGN(const UniqueFd file, open_at(home.boxes(), record.id + "/draft",
                                              O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
   return write_all(file.get(), text);
+}
+
+Status touch_draft(const Home& home, const std::string& id) {
+  if (::utimensat(home.boxes(), (id + "/draft").c_str(), nullptr, AT_SYMLINK_NOFOLLOW) != 0) {
+    return system_error("touch the draft of sandbox " + id);
+  }
+  return {};
 }
 
 Status publish_draft(const Home& home, const std::string& id) {

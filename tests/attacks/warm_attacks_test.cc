@@ -16,9 +16,9 @@ using namespace std::chrono_literals;
 class WarmAttack : public AttackTest {
  protected:
   void open_world() override {
-    daemon_ = std::make_unique<Daemon>(GetParam(), std::vector<std::string>{"--warm", "1"});
+    daemon_ = std::make_unique<Daemon>(GetParam(), std::vector<std::string>{"--warm", "2"});
     EXPECT_TRUE(eventually(
-        10s, [&] { return metrics().find("carrel_warm_sandboxes 1\n") != std::string::npos; }));
+        10s, [&] { return metrics().find("carrel_warm_sandboxes 2\n") != std::string::npos; }));
   }
   void close_world() override { daemon_.reset(); }
 

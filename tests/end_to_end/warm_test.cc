@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <thread>
@@ -39,6 +40,15 @@ class Warm : public ServeTest {
           read_text("/proc/" + std::to_string(one.pid) + "/cmdline").value_or("");
       return !words.starts_with("carrel-guest") || !status_field(one.pid, "NSpid").ends_with("\t1");
     });
+    return found;
+  }
+  static std::vector<pid_t> children_of(pid_t parent) {
+    std::vector<pid_t> found;
+    for (const HostProcess& process : descendants()) {
+      if (process.parent == parent) {
+        found.push_back(process.pid);
+      }
+    }
     return found;
   }
   [[nodiscard]] std::size_t boxes() const {
@@ -266,9 +276,12 @@ TEST_P(Warm, AllButOneAreLockedInAlready) {
   }
   ASSERT_EQ(locked.size(), 2U);
   ASSERT_EQ(open.size(), 1U);
-  // Nothing but its first process is in it, and it has the host's clocks still.
-  for (const HostProcess& process : descendants()) {
-    EXPECT_EQ(std::count(locked.begin(), locked.end(), process.parent), 0) << process.pid;
+  // Nothing but its first process is in it, and the one that will start the workload, as closed.
+  for (const pid_t guest : locked) {
+    EXPECT_TRUE(eventually(5s, [&] {
+      const std::vector<pid_t> below = children_of(guest);
+      return below.size() == 1 && is_locked(below[0]);
+    })) << children_of(guest).size();
   }
   // What it cannot be is made of the other one; of these no more than one is used for each.
   const std::string mine = create({{"hostname", "mine"}});
@@ -280,6 +293,41 @@ TEST_P(Warm, AllButOneAreLockedInAlready) {
   EXPECT_EQ(metric("warm_hits_total"), 2);
   EXPECT_TRUE(eventually(5s, [&] { return metric("warm_sandboxes") == 3; }));
   EXPECT_EQ(guests().size(), 5U);
+}
+
+// The one below it is the sandbox's, unless that has other variables or limits: then it is replaced.
+TEST_P(Warm, SpawnerThatWaitsIsOfTheUsualSandboxOnly) {
+  serve_warm(2);
+  std::map<pid_t, pid_t> waiting;
+  ASSERT_TRUE(eventually(5s, [&] {
+    for (const HostProcess& guest : guests()) {
+      if (const auto below = children_of(guest.pid); is_locked(guest.pid) && below.size() == 1) {
+        waiting[guest.pid] = below[0];
+      }
+    }
+    return waiting.size() == 1;
+  }));
+  const auto [guest, spawner] = *waiting.begin();
+  const std::string usual = create(json::object());
+  EXPECT_EQ(post(usual + "/exec", {{"argv", {"true"}}}).json()["exit_code"], 0);
+  EXPECT_EQ(children_of(guest), std::vector<pid_t>{spawner});
+  // Its clocks are those of the other processes, whoever starts them.
+  ASSERT_EQ(::kill(spawner, SIGKILL), 0);
+  const std::string before = shell(usual, "cut -d. -f1 /proc/uptime")["stdout"];
+  EXPECT_LT(std::stol("0" + before), 10) << before;
+
+  ASSERT_TRUE(eventually(5s, [&] { return metric("warm_sandboxes") == 2; }));
+  std::set<pid_t> others;
+  for (const HostProcess& one : guests()) {
+    if (one.pid != guest && is_locked(one.pid)) {
+      others.insert(one.pid);
+    }
+  }
+  ASSERT_EQ(others.size(), 1U);
+  const std::vector<pid_t> replaced = children_of(*others.begin());
+  const std::string mine = create({{"env", {{"WHO", "me"}}}});
+  EXPECT_EQ(post(mine + "/exec", {{"argv", {"sh", "-c", "echo $WHO"}}}).json()["stdout"], "me\n");
+  EXPECT_NE(children_of(*others.begin()), replaced);
 }
 
 // What no ready one can become is made anew, and is what was asked for.

@@ -1,8 +1,6 @@
 #include "backends/native/creation.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/stat.h>
 
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -170,10 +168,7 @@ Status Creation::draft_record() {
       draft_.has_value() && draft_->pid == launched_.guest ? draft_->start_time : 0;
   const storage::BoxRecord record =
       new_record(request_.id, request_.name, request_.spec, launched_.guest, began);
-  // Its time is when the sandbox was last used, which is now.
-  if (draft_.has_value() && is_same(*draft_, record) &&
-      ::utimensat(home_->boxes(), (request_.id + "/draft").c_str(), nullptr, AT_SYMLINK_NOFOLLOW) ==
-          0) {
+  if (draft_ == record && storage::touch_draft(*home_, request_.id).ok()) {
     return {};
   }
   return storage::write_draft(*home_, record);

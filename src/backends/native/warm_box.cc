@@ -27,13 +27,6 @@ storage::BoxRecord new_record(const std::string& id, const std::string& name,
   return record;
 }
 
-bool is_same(const storage::BoxRecord& one, const storage::BoxRecord& other) {
-  return one.id == other.id && one.name == other.name && one.pid == other.pid &&
-         one.start_time == other.start_time && one.boot_id == other.boot_id &&
-         one.timeout_ms == other.timeout_ms && one.workdir == other.workdir &&
-         one.cgroup_parent == other.cgroup_parent;
-}
-
 WarmBox::WarmBox(storage::Home& home, std::shared_ptr<const HostSetup> host, std::string parent)
     : home_(&home), host_(std::move(host)), parent_(std::move(parent)), id_(storage::make_id()) {}
 

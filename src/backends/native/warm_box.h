@@ -21,7 +21,6 @@ namespace carrel::native {
 // `start_time` is of that, if it is known.
 storage::BoxRecord new_record(const std::string& id, const std::string& name,
                               const policy::Spec& spec, pid_t guest, std::uint64_t start_time = 0);
-bool is_same(const storage::BoxRecord& one, const storage::BoxRecord& other);
 
 // A long-lived sandbox that is started and belongs to nobody: it has an id, its box with the lock,
 // its range of ids, its control groups, and a first process in namespaces of its own that waits for

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -19,6 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kTickMs = 200;
+constexpr auto kTellAfter = 5ms;
 constexpr auto kAgain = 1s;  // after a keeper has gone
 
 }  // namespace
@@ -45,12 +48,13 @@ void WarmSupply::listen(const std::atomic<bool>& stopping) {
   }
   rows_.open();
   while (!stopping) {
-    pollfd news{keeper_.get(), POLLIN, 0};
-    const int ready = ::poll(&news, 1, kTickMs);
-    if (ready > 0 && !hear().ok()) {
+    std::array<pollfd, 2> news{{{keeper_.get(), POLLIN, 0}, {later_.get(), POLLIN, 0}}};
+    (void)::poll(news.data(), news.size(), kTickMs);
+    if (news[0].revents != 0 && !hear().ok()) {
       return;
     }
     const std::lock_guard lock(mutex_);
+    tell_taken();
     drop_outdated();
   }
 }
@@ -118,9 +122,20 @@ void WarmSupply::drop_outdated() {
   });
 }
 
+// If the keeper does not hear it, its next one finds the sandbox by its record.
+void WarmSupply::tell_taken() {
+  std::uint64_t times = 0;
+  (void)!::read(later_.get(), &times, sizeof times);
+  for (const std::string& id : taken_) {
+    (void)::send(keeper_.get(), id.data(), id.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  taken_.clear();
+}
+
 void WarmSupply::forget() {
   const std::lock_guard lock(mutex_);
   ready_.clear();
+  taken_.clear();
   keeper_.reset();
 }
 
@@ -153,9 +168,10 @@ Result<Creation::Finished> WarmSupply::finish(WarmBox box, CreateRequest request
   const std::string id = box.id();
   auto made = finish_warm(*home_, rows_, std::move(request), std::move(box));
   if (made.ok()) {
-    // If the keeper does not hear it, its next one finds the sandbox by its record.
     const std::lock_guard lock(mutex_);
-    (void)::send(keeper_.get(), id.data(), id.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    taken_.push_back(id);
+    const itimerspec soon{{}, {0, std::chrono::nanoseconds(kTellAfter).count()}};
+    (void)::timerfd_settime(later_.get(), 0, &soon, nullptr);
   }
   return made;
 }

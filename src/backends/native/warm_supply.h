@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/timerfd.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "backends/native/creation.h"
 #include "backends/native/keeper_message.h"
@@ -27,7 +30,11 @@ class WarmSupply {
  public:
   // `likely` is what will most likely be asked for.
   WarmSupply(storage::Home& home, std::size_t count, policy::Spec likely)
-      : home_(&home), count_(count), likely_(std::move(likely)), rows_(home) {}
+      : home_(&home),
+        count_(count),
+        likely_(std::move(likely)),
+        rows_(home),
+        later_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {}
 
   // Asks the keeper for them and hears of them, until `stopping`. For a thread of its own; returns
   // at once when none is wanted.
@@ -64,6 +71,7 @@ class WarmSupply {
   // Whether one more may be locked in. With the mutex held.
   [[nodiscard]] bool may_lock() const;
   void drop_outdated();
+  void tell_taken();
   void forget();
 
   storage::Home* home_;
@@ -73,6 +81,8 @@ class WarmSupply {
   mutable std::mutex mutex_;
   std::list<Ready> ready_;
   UniqueFd keeper_;  // to tell it what was taken
+  UniqueFd later_;   // when to: whoever took one has the processors first
+  std::vector<std::string> taken_;
   UniqueFd mounts_;  // the list of this process's mounts
   bool lock_fails_ = false;
   std::atomic<std::uint64_t> hits_ = 0;
