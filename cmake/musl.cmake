@@ -15,7 +15,7 @@ function(carrel_link_with_musl target)
             -c ${source} -o ${shims}
     DEPENDS ${source} COMMENT "Building what musl lacks" VERBATIM)
   set_source_files_properties(${shims} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-  target_sources(${target} PRIVATE ${shims})
+  target_sources(${target} PRIVATE ${shims} ${PROJECT_SOURCE_DIR}/src/base/kept_blocks.cc)
   set(specs ${PROJECT_BINARY_DIR}/musl.specs)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/musl.specs.in ${specs} @ONLY)
   target_link_options(${target} PRIVATE -static -specs=${specs} -Wl,--eh-frame-hdr

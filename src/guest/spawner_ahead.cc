@@ -78,8 +78,7 @@ bool lock_with_spawner(Guest& guest, int& clocks, Failure& failure) {
   return locked;
 }
 
-bool start_waiting_spawner(Guest& guest, const protocol::Boot& boot, int clocks,
-                           Failure& failure) {
+bool start_waiting_spawner(Guest& guest, const protocol::Boot& boot, int clocks, Failure& failure) {
   const ClockOffsets offsets = offsets_now();
   const bool same = protocol::has_same_workload(guest.boot, boot);
   if (!begin_clocks(clocks, offsets.view(), failure)) {

@@ -4,8 +4,8 @@
 #include "guest/state.h"
 
 // The spawner of a guest that waits for its sandbox (docs/decisions/0027). It is forked when the
-// guest locks itself in, takes the same steps and those of the workload, and waits: to fork it and to
-// take them is what the first command would have to wait for otherwise.
+// guest locks itself in, takes the same steps and those of the workload, and waits: to fork it and
+// to take them is what the first command would have to wait for otherwise.
 namespace carrel::guest {
 
 // Locks the guest in, with a spawner beside it. `clocks` is for start_waiting_spawner().

@@ -48,8 +48,8 @@ bool lock_ahead(Guest& guest, Helper& helper, RootBuilder& builder, const Receiv
       !protocol::has_same_lock(guest.boot, boot)) {
     return failure.at("read", "the boot message", -EBADMSG);
   }
-  const bool done = builder.build_rest(rest.view(), {}) &&
-                    start_waiting_spawner(guest, boot, clocks, failure);
+  const bool done =
+      builder.build_rest(rest.view(), {}) && start_waiting_spawner(guest, boot, clocks, failure);
   guest.boot = boot;
   if (done) {  // a failure may refer to them
     free(likely.payload);

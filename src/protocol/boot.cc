@@ -251,8 +251,8 @@ bool has_same_workload(const Boot& one, const Boot& other) {
          one.open_files == other.open_files && one.file_bytes == other.file_bytes &&
          one.cpus == other.cpus && one.workdir == other.workdir &&
          one.environment.count == other.environment.count &&
-         one.environment.data == other.environment.data &&
-         one.guest_filter == other.guest_filter && one.workload_filter == other.workload_filter;
+         one.environment.data == other.environment.data && one.guest_filter == other.guest_filter &&
+         one.workload_filter == other.workload_filter;
 }
 
 }  // namespace carrel::protocol

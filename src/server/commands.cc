@@ -57,6 +57,10 @@ class Attendance {
     io_.on_wake = [this] { return on_leave(); };
     return {};
   }
+  // What is to be done once, while the command is at work.
+  void do_meanwhile(std::function<void()> what) {
+    io_.started = [what = std::move(what)](std::uint64_t) { what(); };
+  }
   [[nodiscard]] const sandbox::CommandIo& io() const { return io_; }
 
   Status finish(sandbox::ExecResult& result) {
@@ -244,8 +248,10 @@ Result<std::optional<CommandOrder>> read_first(const Json* given) {
   return std::optional<CommandOrder>(std::move(order));
 }
 
-Result<Json> run_first(Request& request, const std::string& id, CommandOrder order) {
+Result<Json> run_first(Request& request, const std::string& id, CommandOrder order,
+                       const std::function<void()>& meanwhile) {
   Attendance attendance(request, Attendance::Answer::kAtEnd);
+  attendance.do_meanwhile(meanwhile);
   Status begun = attendance.begin(order.input);
   auto result = begun.ok() ? attend(request, id, order, attendance)
                            : Result<sandbox::ExecResult>(begun.error());

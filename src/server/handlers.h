@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -90,7 +91,8 @@ struct CommandOrder {
 // The first command of a sandbox that is to be made, if the body has one, and its run when it is
 // made. After an error there is no sandbox.
 Result<std::optional<CommandOrder>> read_first(const Json* given);
-Result<Json> run_first(Request& request, const std::string& id, CommandOrder order);
+Result<Json> run_first(Request& request, const std::string& id, CommandOrder order,
+                       const std::function<void()>& meanwhile);
 
 // Whether the caller may have a sandbox with these settings, on this host; chooses its backend if a
 // strength is asked for.

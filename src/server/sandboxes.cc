@@ -180,11 +180,15 @@ Status create_sandbox(Request& request) {
     return reply(request, 201, sandbox_json(request, made.row, Detail::kWhole));
   }
   // A command is never run twice: who asks again, with the same key, does not get its result.
+  Json object = nullptr;
   Json result = nullptr;
+  const auto describe = [&] { object = sandbox_json(request, made.row, Detail::kWhole); };
   if (made.how == manager::Manager::Created::How::kNow) {
-    CARREL_ASSIGN(result, run_first(request, made.row.id, std::move(*first)));
+    CARREL_ASSIGN(result, run_first(request, made.row.id, std::move(*first), describe));
   }
-  Json object = sandbox_json(request, made.row, Detail::kWhole);
+  if (object.is_null()) {
+    describe();
+  }
   object["result"] = std::move(result);
   return reply(request, 201, object);
 }

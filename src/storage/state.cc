@@ -14,7 +14,10 @@ namespace {
 
 constexpr char kSchema[] = "CREATE TABLE IF NOT EXISTS sandboxes " CARREL_SANDBOX_TABLE
                            "CREATE UNIQUE INDEX IF NOT EXISTS live_names ON sandboxes (name)"
-                           "  WHERE name IS NOT NULL AND state <> 'ended';";
+                           "  WHERE name IS NOT NULL AND state <> 'ended';"
+                           // Those that ended are many, and are known for long.
+                           "CREATE INDEX IF NOT EXISTS live_ids ON sandboxes (id)"
+                           "  WHERE state IN ('creating', 'running');";
 constexpr std::int64_t kSchemaVersion = 1;
 constexpr char kNoteVersion[] = "PRAGMA user_version = 1;";
 

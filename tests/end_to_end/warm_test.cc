@@ -295,7 +295,8 @@ TEST_P(Warm, AllButOneAreLockedInAlready) {
   EXPECT_EQ(guests().size(), 5U);
 }
 
-// The one below it is the sandbox's, unless that has other variables or limits: then it is replaced.
+// The one below it is the sandbox's, unless that has other variables or limits: then it is
+// replaced.
 TEST_P(Warm, SpawnerThatWaitsIsOfTheUsualSandboxOnly) {
   serve_warm(2);
   std::map<pid_t, pid_t> waiting;

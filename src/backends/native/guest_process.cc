@@ -106,11 +106,14 @@ Status send_frame(int socket, protocol::FrameType type, std::string_view payload
                   const std::vector<int>& descriptors) {
   std::array<unsigned char, protocol::kHeaderSize> head{};
   protocol::write_header({static_cast<std::uint32_t>(payload.size()), 0, type}, head);
-  const std::string_view header(reinterpret_cast<const char*>(head.data()), head.size());
-  if (send_with(socket, header, descriptors, MSG_NOSIGNAL) != static_cast<ssize_t>(head.size())) {
+  // All at once: whoever waits for it is woken once.
+  std::string frame(reinterpret_cast<const char*>(head.data()), head.size());
+  frame += payload;
+  const ssize_t sent = send_with(socket, frame, descriptors, MSG_NOSIGNAL);
+  if (sent <= 0) {
     return system_error("talk to the sandbox's guest");
   }
-  return write_all(socket, payload);
+  return write_all(socket, std::string_view(frame).substr(static_cast<std::size_t>(sent)));
 }
 
 GuestProcess::GuestProcess() : memory_(std::make_unique<ChildMemory>()) {}
