@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <string_view>
@@ -35,6 +36,17 @@
 // of somebody else's, or in a machine, it is the program that starts itself there.
 namespace carrel::guest {
 namespace {
+
+// What somebody outside ignores would be ignored by every command, too: it outlives an exec.
+void forget_ignored_signals() {
+  constexpr int kLastSignal = 64;
+  constexpr long kMaskSize = 8;
+  const long standard[4] = {};  // the kernel's struct
+  for (int number = 1; number <= kLastSignal; ++number) {
+    syscall(SYS_rt_sigaction, number, standard, nullptr, kMaskSize);
+  }
+  signal(SIGPIPE, SIG_IGN);  // until it starts a program
+}
 
 bool watch_signals(Guest& guest, Failure& failure) {
   sigset_t all;
@@ -200,6 +212,7 @@ int run(Room room) {
 
 int main(int count, char** words) {
   using carrel::guest::Room;
+  carrel::guest::forget_ignored_signals();
   if (count > 1 && std::string_view(words[1]) == "contained") {
     return carrel::guest::run_contained();
   }

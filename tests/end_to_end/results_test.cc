@@ -2,7 +2,9 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "support/box.h"
 #include "support/fixture.h"
+#include "support/nursery.h"
 
 namespace carrel::test {
 namespace {
@@ -52,6 +54,41 @@ TEST_P(Results, DeathBySignalIsTold) {
   // The same number from a command that was not killed itself: no signal.
   EXPECT_EQ(result_of("(kill -9 $BASHPID); exit $?")["exit_code"], 137);
   EXPECT_EQ(result_of("(kill -9 $BASHPID); exit $?")["signal"], 0);
+}
+
+// Whatever keeps sandboxes ignores the signals of a terminal, and so may whoever asks for one.
+TEST_P(Results, NoCommandIgnoresASignalFromItsBeginning) {
+  const std::string look = "grep SigIgn /proc/self/status";
+  const std::string none = "SigIgn:\t0000000000000000\n";
+  const auto ignoring = [&](std::vector<std::string> words) {
+    Launch launch = this->launch(std::move(words));
+    launch.arguments.insert(
+        launch.arguments.begin(),
+        {"-c", "trap '' HUP INT TERM USR1; exec \"$0\" \"$@\"", launch.program});
+    launch.program = "/bin/sh";
+    return Process(launch).wait(seconds(20)).out;
+  };
+  EXPECT_EQ(ignoring({"run", "--", "bash", "-c", look}), none);
+  const Box box(GetParam());
+  ASSERT_NE(wait_for_nursery(GetParam()), 0);
+  EXPECT_EQ(bash(look).out, none) << "from the nursery";
+  EXPECT_EQ(ignoring({"run", "--", "bash", "-c", look}), none) << "from the nursery";
+  EXPECT_EQ(box.sh(look).out, none);
+  EXPECT_EQ(box.exec({"bash", "-c", look}).out, none);
+  EXPECT_EQ(ignoring({"exec", box.id(), "--", "bash", "-c", look}), none);
+}
+
+TEST_P(Results, ControlCOnATerminalEndsACommand) {
+  const Box box(GetParam());
+  Launch launch = this->launch({});
+  launch.arguments = {
+      "-qec", launch.program + " exec -t " + box.id() + " -- sh -c 'echo up; exec sleep 60'",
+      "/dev/null"};
+  launch.program = "/usr/bin/script";
+  Process terminal(launch);
+  ASSERT_TRUE(terminal.wait_for_output("up", seconds(20))) << terminal.err();
+  terminal.write("\x03");
+  EXPECT_EQ(terminal.wait(seconds(10)).status, 130) << terminal.out();
 }
 
 // R4
