@@ -8,12 +8,16 @@ set(musl_lib /usr/lib/${processor}-linux-musl)
 find_program(MUSL_CC NAMES musl-gcc REQUIRED)
 
 function(carrel_link_with_musl target)
-  set(shims ${PROJECT_BINARY_DIR}/musl_shims.o)
-  set(source ${PROJECT_SOURCE_DIR}/src/base/musl.c)
-  add_custom_command(OUTPUT ${shims}
-    COMMAND ${MUSL_CC} -std=c11 -O2 -Wall -Wextra -Werror -ffunction-sections
-            -c ${source} -o ${shims}
-    DEPENDS ${source} COMMENT "Building what musl lacks" VERBATIM)
+  set(shims)
+  foreach(part IN ITEMS musl musl_bytes)
+    set(object ${PROJECT_BINARY_DIR}/${part}_shims.o)
+    set(source ${PROJECT_SOURCE_DIR}/src/base/${part}.c)
+    add_custom_command(OUTPUT ${object}
+      COMMAND ${MUSL_CC} -std=c11 -O2 -Wall -Wextra -Werror -ffunction-sections
+              -c ${source} -o ${object}
+      DEPENDS ${source} COMMENT "Building what musl lacks: ${part}" VERBATIM)
+    list(APPEND shims ${object})
+  endforeach()
   set_source_files_properties(${shims} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
   target_sources(${target} PRIVATE ${shims} ${PROJECT_SOURCE_DIR}/src/base/kept_blocks.cc)
   set(specs ${PROJECT_BINARY_DIR}/musl.specs)
