@@ -100,10 +100,13 @@ Status check_settings(Request& request, const policy::Spec& most, policy::Spec& 
 // The mounts of a spec, opened and judged.
 Result<std::vector<native::GivenTree>> open_trees(Request& request, const policy::Spec& spec);
 
-// A sandbox as the API shows it.
-enum class Detail { kShort, kWhole };
-Json sandbox_json(Request& request, const storage::SandboxRow& row, Detail detail);
+// A sandbox as the API shows it: in a list; and the whole object, but for its last brace.
+Json sandbox_json(Request& request, const storage::SandboxRow& row);
+std::string sandbox_text(Request& request, const storage::SandboxRow& row);
+// Answers with that, and what there is more to say.
+Status reply_sandbox(Request& request, int status, std::string text,
+                     const Json& more = Json::object());
 // What its guest knows besides (inner_life.cc): it is asked, and not woken for it.
-void add_inner_life(Request& request, const storage::SandboxRow& row, Json& object);
+Json inner_life(Request& request, const storage::SandboxRow& row);
 
 }  // namespace carrel::server

@@ -19,7 +19,7 @@ constexpr std::uint64_t kLongestWaitMs = 600'000;
 
 }  // namespace
 
-void add_inner_life(Request& request, const storage::SandboxRow& row, Json& object) {
+Json inner_life(Request& request, const storage::SandboxRow& row) {
   manager::Manager& manager = *request.service.manager;
   std::vector<manager::KnownCommand> commands;
   std::vector<manager::ServiceLife> services;
@@ -34,8 +34,8 @@ void add_inner_life(Request& request, const storage::SandboxRow& row, Json& obje
       }
     }
   }
-  object["held_by"] = manager::to_json(manager::holders_of(manager.home(), row, commands));
-  object["services"] = manager::to_json(services);
+  return {{"held_by", manager::to_json(manager::holders_of(manager.home(), row, commands))},
+          {"services", manager::to_json(services)}};
 }
 
 Status get_services(Request& request) {

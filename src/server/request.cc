@@ -54,11 +54,11 @@ std::vector<http::Header> headers_for(std::string_view type) {
   return headers;
 }
 
-std::string dump(const Json& body) {
-  return body.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
 }  // namespace
+
+std::string to_text(const Json& body) {
+  return body.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 Result<Query> parse_query(std::string_view text) {
   Query query;
@@ -89,7 +89,11 @@ Status begin_events(Request& request) {
 }
 
 Status reply(Request& request, int status, const Json& body) {
-  return request.connection.answer({status, headers_for("application/json"), dump(body)});
+  return reply_text(request, status, to_text(body));
+}
+
+Status reply_text(Request& request, int status, std::string json) {
+  return request.connection.answer({status, headers_for("application/json"), json + "\n"});
 }
 
 Status reply_nothing(Request& request) {
@@ -133,7 +137,7 @@ http::Answer problem(int status, std::string_view code, const std::string& detai
   body["status"] = status;
   body["code"] = std::string(code);
   body["detail"] = replace_invalid_utf8(detail);
-  http::Answer answer{status, headers_for("application/problem+json"), dump(body)};
+  http::Answer answer{status, headers_for("application/problem+json"), to_text(body) + "\n"};
   if (status == 401) {
     answer.headers.push_back({"www-authenticate", "Bearer"});
   }

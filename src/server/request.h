@@ -36,7 +36,10 @@ struct Request {
 };
 
 // Answers with JSON, or with nothing (204).
+// JSON, in which what is no UTF-8 was replaced.
+std::string to_text(const Json& body);
 Status reply(Request& request, int status, const Json& body);
+Status reply_text(Request& request, int status, std::string json);
 Status reply_nothing(Request& request);
 Status reply_bytes(Request& request, std::string_view type, std::string bytes);
 // Begins an answer of events, which has a sign of life at least as often as this.

@@ -26,12 +26,12 @@ constexpr int kGraceMs = 2000;
 constexpr std::size_t kLongestKey = 255;
 
 // What was made of a text, for the next one who asks: most sandboxes have the same settings, and
-// are held by the same things.
+// are held by the same things. To write it anew each time takes as long as half of a creation.
 class Memo {
  public:
-  explicit Memo(Json (*make)(const std::string& text)) : make_(make) {}
+  explicit Memo(std::string (*make)(const std::string& text)) : make_(make) {}
 
-  Json look_up(const std::string& text) {
+  std::string look_up(const std::string& text) {
     const std::lock_guard lock(mutex_);
     const auto known = made_.find(text);
     if (known != made_.end()) {
@@ -49,17 +49,23 @@ class Memo {
  private:
   static constexpr std::size_t kMost = 64;
   static constexpr std::size_t kLongestKnown = 16U << 10;
-  Json (*make_)(const std::string& text);
+  std::string (*make_)(const std::string& text);
   std::mutex mutex_;
-  std::map<std::string, Json> made_;
+  std::map<std::string, std::string> made_;
 };
 
-Json enforcement_of(const std::string& text) {
-  Json enforcement = Json::parse(text, nullptr, false);
-  return enforcement.is_array() ? enforcement : Json::array();
+// What stands between the braces of an object, and a comma before it if there is something.
+std::string fields_of(const Json& object) {
+  const std::string text = to_text(object);
+  return object.empty() ? std::string() : "," + text.substr(1, text.size() - 2);
 }
 
-Json settings_of(const std::string& spec_text) {
+std::string enforcement_of(const std::string& text) {
+  Json enforcement = Json::parse(text, nullptr, false);
+  return fields_of({{"enforcement", enforcement.is_array() ? enforcement : Json::array()}});
+}
+
+std::string settings_of(const std::string& spec_text) {
   Json settings = Json::object();
   auto spec = policy::spec_from_json(spec_text);
   if (spec.ok()) {
@@ -67,7 +73,7 @@ Json settings_of(const std::string& spec_text) {
       settings[policy::key_name(value.name)] = replace_invalid_utf8(value.value);
     }
   }
-  return settings;
+  return fields_of({{"backend", settings.value("backend", "unknown")}, {"settings", settings}});
 }
 
 // Where a list goes on: after the row of that time and id.
@@ -124,28 +130,31 @@ Result<std::vector<native::GivenTree>> open_trees(Request& request, const policy
   return native::open_mounts(spec, own);
 }
 
-Json sandbox_json(Request& request, const storage::SandboxRow& row, Detail detail) {
+Json sandbox_json(Request& request, const storage::SandboxRow& row) {
   manager::Manager& manager = *request.service.manager;
   const bool ended = row.state == "ended";
   const manager::Life life = manager::life_of(manager.home(), row);
   const std::int64_t lease = ended ? 0 : storage::noted_lease(manager.home(), row.id);
-  Json object{{"id", row.id},
-              {"name", row.name},
-              {"state", life.state},
-              {"desired_state", life.desired},
-              {"created_ms", row.created_ms},
-              {"ended_ms", ended ? Json(row.ended_ms) : Json(nullptr)},
-              {"lease_ends_ms", lease == 0 ? Json(nullptr) : Json(lease)},
-              {"reason", life.reason}};
-  if (detail == Detail::kWhole) {
-    static Memo known_settings(settings_of);
-    static Memo known_enforcement(enforcement_of);
-    Json settings = known_settings.look_up(row.spec);
-    object["backend"] = settings.value("backend", "unknown");
-    object["settings"] = std::move(settings);
-    object["enforcement"] = known_enforcement.look_up(row.enforcement);
-  }
-  return object;
+  return {{"id", row.id},
+          {"name", row.name},
+          {"state", life.state},
+          {"desired_state", life.desired},
+          {"created_ms", row.created_ms},
+          {"ended_ms", ended ? Json(row.ended_ms) : Json(nullptr)},
+          {"lease_ends_ms", lease == 0 ? Json(nullptr) : Json(lease)},
+          {"reason", life.reason}};
+}
+
+std::string sandbox_text(Request& request, const storage::SandboxRow& row) {
+  static Memo known_settings(settings_of);
+  static Memo known_enforcement(enforcement_of);
+  std::string text = to_text(sandbox_json(request, row));
+  text.pop_back();
+  return text + known_settings.look_up(row.spec) + known_enforcement.look_up(row.enforcement);
+}
+
+Status reply_sandbox(Request& request, int status, std::string text, const Json& more) {
+  return reply_text(request, status, std::move(text) + fields_of(more) + "}");
 }
 
 Status create_sandbox(Request& request) {
@@ -177,20 +186,19 @@ Status create_sandbox(Request& request) {
       service.manager->create(request.caller, std::move(wish), key, sha256(request.body.dump())));
   service.counters.created.fetch_add(1, std::memory_order_relaxed);
   if (!first.has_value()) {
-    return reply(request, 201, sandbox_json(request, made.row, Detail::kWhole));
+    return reply_sandbox(request, 201, sandbox_text(request, made.row));
   }
   // A command is never run twice: who asks again, with the same key, does not get its result.
-  Json object = nullptr;
+  std::string text;
   Json result = nullptr;
-  const auto describe = [&] { object = sandbox_json(request, made.row, Detail::kWhole); };
+  const auto describe = [&] { text = sandbox_text(request, made.row); };
   if (made.how == manager::Manager::Created::How::kNow) {
     CARREL_ASSIGN(result, run_first(request, made.row.id, std::move(*first), describe));
   }
-  if (object.is_null()) {
+  if (text.empty()) {
     describe();
   }
-  object["result"] = std::move(result);
-  return reply(request, 201, object);
+  return reply_sandbox(request, 201, std::move(text), {{"result", std::move(result)}});
 }
 
 Status list_sandboxes(Request& request) {
@@ -213,7 +221,7 @@ Status list_sandboxes(Request& request) {
   });
   Json list = Json::array();
   for (std::size_t i = 0; i < rows.size() && i < limit; ++i) {
-    list.push_back(sandbox_json(request, rows[i], Detail::kShort));
+    list.push_back(sandbox_json(request, rows[i]));
   }
   const bool more = rows.size() > limit && limit > 0;
   return reply(request, 200,
@@ -224,9 +232,8 @@ Status list_sandboxes(Request& request) {
 Status get_sandbox(Request& request) {
   CARREL_ASSIGN(const storage::SandboxRow row,
                 request.service.manager->find(request.caller, request.id()));
-  Json object = sandbox_json(request, row, Detail::kWhole);
-  add_inner_life(request, row, object);
-  return reply(request, 200, object);
+  std::string text = sandbox_text(request, row);
+  return reply_sandbox(request, 200, std::move(text), inner_life(request, row));
 }
 
 Status delete_sandbox(Request& request) {

@@ -76,7 +76,7 @@ Status fork_sandbox(Request& request) {
         return made.value("id", std::string());
       }));
   request.service.counters.created.fetch_add(1, std::memory_order_relaxed);
-  return reply(request, 201, sandbox_json(request, row, Detail::kWhole));
+  return reply_sandbox(request, 201, sandbox_text(request, row));
 }
 
 Status get_diff(Request& request) {

@@ -63,7 +63,8 @@ Creation::Creation(Creation&& other) noexcept
       lock_(std::move(other.lock_)),
       launched_(std::move(other.launched_)),
       draft_(std::move(other.draft_)),
-      row_(std::move(other.row_)) {}
+      row_(std::move(other.row_)),
+      noted_(std::move(other.noted_)) {}
 
 Creation::~Creation() {
   if (!lock_.valid()) {
@@ -184,6 +185,7 @@ Status Creation::add_row() {
       add_clocks(protocol::Clocks::kOwn, likely);
       row_.state = "running";
       row_.enforcement = enforcement_json(likely);
+      noted_ = std::move(likely);
       CARREL_TRY(draft_record());
     }
     return rows_->use([&](storage::State& state) { return state.add(row_, lasting_of(request_)); });
@@ -222,15 +224,13 @@ Result<Creation::Finished> Creation::finish() {
 // Writes down that it exists, and only then lets go of it.
 Status Creation::store() {
   const std::string& id = request_.id;
-  const std::string enforcement = enforcement_json(launched_.enforcement);
-  const bool noted = row_.state == "running";
-  if (!noted || row_.enforcement != enforcement) {
+  if (noted_ != launched_.enforcement) {
     row_.state = "running";
-    row_.enforcement = enforcement;
+    row_.enforcement = enforcement_json(launched_.enforcement);
     CARREL_TRY(
-        rows_->use([&](storage::State& state) { return state.set_running(id, enforcement); }));
+        rows_->use([&](storage::State& state) { return state.set_running(id, row_.enforcement); }));
   }
-  if (!noted) {
+  if (!noted_.has_value()) {
     CARREL_TRY(draft_record());
   }
   CARREL_TRY(send_services(launched_.stream, request_.spec));

@@ -71,6 +71,8 @@ class Creation {
   Launched launched_;
   std::optional<storage::BoxRecord> draft_;  // that is written already
   storage::SandboxRow row_;
+  std::optional<Enforcement>
+      noted_;  // what the row tells already; none: it is not there, or not whole
 };
 
 // The same at once, of a warm sandbox, by whoever has it.

@@ -20,8 +20,10 @@ struct Enforcement {
     std::string name;
     std::string by;
     std::string note;  // what is weaker than it could be, and why; empty when nothing is
+    bool operator==(const Row&) const = default;
   };
   std::vector<Row> rows;
+  bool operator==(const Enforcement&) const = default;
 
   [[nodiscard]] const Row* find(const std::string& name) const {
     for (const Row& row : rows) {
