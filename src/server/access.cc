@@ -148,7 +148,8 @@ Status Access::check_place(const http::RequestHead& head, const http::Listener& 
     known = known || listener.name == name + ":" + std::to_string(listener.port);
   }
   if (!known || !port_fits) {
-    return denied("this is not the host '" + host + "'");
+    return Error{Code::kDenied, 0, "this is not the host '" + (head.port == 0 ? name : host) + "'",
+                 "call it 'localhost', or give the daemon this name with --host"};
   }
   return {};
 }

@@ -65,6 +65,10 @@ Status Webhooks::check(const Options& options) {
     return {};
   }
   CARREL_TRY(parse_receiver(options.url, "events"));
+  if (options.secret.empty()) {
+    return Error{Code::kInvalid, 0, "a webhook needs a secret, with which its events are signed",
+                 "--webhook-secret-file FILE"};
+  }
   if (options.secret.size() < 16) {
     return Error{Code::kInvalid, 0, "the secret of the webhook is shorter than 16 characters",
                  "--webhook-secret-file FILE"};
