@@ -144,6 +144,7 @@ Json sandbox_json(Request& request, const storage::SandboxRow& row, Detail detai
     object["backend"] = settings.value("backend", "unknown");
     object["settings"] = std::move(settings);
     object["enforcement"] = known_enforcement.look_up(row.enforcement);
+    object["links"] = links_json(request, row.id);
   }
   return object;
 }
