@@ -6,8 +6,8 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
-#include <pthread.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -246,7 +246,8 @@ static struct timespec as_wall_time(clockid_t clock, const struct timespec* dead
   struct timespec wall;
   clock_gettime(clock, &here);
   clock_gettime(CLOCK_REALTIME, &wall);
-  long long left = (deadline->tv_sec - here.tv_sec) * 1000000000LL + deadline->tv_nsec - here.tv_nsec;
+  long long left =
+      (deadline->tv_sec - here.tv_sec) * 1000000000LL + deadline->tv_nsec - here.tv_nsec;
   if (left < 0) {
     left = 0;
   }

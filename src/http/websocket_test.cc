@@ -96,6 +96,7 @@ TEST(WebSocket, MessagesInPiecesArePutTogetherAndPingsAnswered) {
   EXPECT_EQ(socket.next(Clock::now()).error().code, Code::kTimeout);
 }
 
+// J11
 TEST(WebSocket, WhoBreaksTheRulesIsSentAwayWithTheRightCode) {
   EXPECT_EQ(sent_away(std::string("\x81\x02hi", 4)), WebSocket::kProtocolError);  // no mask
   EXPECT_EQ(sent_away(client_frame(0xc1, "x")), WebSocket::kProtocolError);       // reserved bit
@@ -118,6 +119,7 @@ TEST(WebSocket, WhoBreaksTheRulesIsSentAwayWithTheRightCode) {
   EXPECT_EQ(sent_away(client_frame(0x88, std::string("\x03\xee", 2))), WebSocket::kProtocolError);
 }
 
+// J11
 TEST(WebSocket, PiecesTogetherAreNotLargerThanAMessageMayBe) {
   std::string said = client_frame(0x02, std::string(60'000, 'x'));
   for (int i = 0; i < 20; ++i) {

@@ -43,6 +43,7 @@ TEST_F(LedgerTest, OwnersAreThereForTheNextOneAndGoWithTheirSandboxes) {
   EXPECT_EQ(open().owners().value().size(), 1U);
 }
 
+// J19
 TEST_F(LedgerTest, OrderIsOfOneOwnerAndOneKey) {
   Ledger ledger = open();
   ASSERT_TRUE(ledger.put_order("ci", "k", {"digest", "a", false}).ok());

@@ -33,6 +33,7 @@ TEST(Quota, EachSideIsCheckedAndNamed) {
   EXPECT_EQ(check_quota(quota, many, one).error().code, Code::kResource);
 }
 
+// J18
 TEST(Quota, SumsThatAreTooLargeAlreadyDoNotWrapAround) {
   const Quota quota = quota_of({"memory=1g"});
   EXPECT_FALSE(check_quota(quota, {5, 0, 2ULL << 30, 0}, {1, 0, 1, 0}).ok());
@@ -47,6 +48,7 @@ TEST(Quota, WhatIsStoppedHoldsItsDiskAlone) {
   EXPECT_EQ(rest.disk_bytes, policy::Limits{}.disk_bytes);
 }
 
+// J18
 TEST(Quota, WordsThatMakeNoSenseAreRefused) {
   Quota quota;
   for (const char* text :

@@ -161,7 +161,7 @@ Result<Access::Identity> Access::identify(const http::RequestHead& head,
     if (peer != ::geteuid() && peer != 0) {
       return denied("this socket is for its owner alone");
     }
-    return Identity{{}, Scope::kWrite};
+    return Identity{{}, Scope::kWrite, {}};
   }
   const std::string_view given = token_of(head);
   if (given.empty()) {
@@ -173,10 +173,19 @@ Result<Access::Identity> Access::identify(const http::RequestHead& head,
   const std::lock_guard lock(mutex_);
   for (const Token& token : tokens_) {
     if (equal_in_constant_time(token.digest, digest)) {
-      identity = {{token.owner, token.quota}, token.scope};
+      identity = {{token.owner, token.quota}, token.scope, token.digest};
     }
   }
   return identity;
+}
+
+bool Access::still_admits(const Identity& identity) const {
+  const std::lock_guard lock(mutex_);
+  return identity.digest.empty() ||
+         std::any_of(tokens_.begin(), tokens_.end(), [&](const Token& token) {
+           return token.digest == identity.digest && token.owner == identity.caller.owner &&
+                  token.scope == identity.scope;
+         });
 }
 
 }  // namespace carrel::server

@@ -48,11 +48,14 @@ class Access {
   struct Identity {
     manager::Caller caller;
     Scope scope = Scope::kOpen;
+    std::string digest = {};  // of the token; empty: there was none
   };
   // Who asks. On a unix socket that is the kernel's word, elsewhere a token's; nobody in particular
   // has kOpen. kDenied for a peer who is neither this user nor root.
   [[nodiscard]] Result<Identity> identify(const http::RequestHead& head,
                                           const http::Listener& listener, int socket) const;
+  // Whether somebody who was let in so would be let in the same way now.
+  [[nodiscard]] bool still_admits(const Identity& identity) const;
 
  private:
   mutable std::mutex mutex_;  // for the tokens

@@ -65,6 +65,7 @@ TEST(Tokens, LinesThatAreNoneAreErrorsWithTheirNumber) {
   EXPECT_FALSE(Access::make_token("a b", Scope::kRead).ok());
 }
 
+// J07
 TEST(Place, OnlyTheListenersOwnNamesAreServed) {
   Access access;
   access.add_host("carrel.example");
@@ -82,6 +83,7 @@ TEST(Place, OnlyTheListenersOwnNamesAreServed) {
   EXPECT_FALSE(served("carrel.example.evil.test"));
 }
 
+// J09, J10
 TEST(Place, WebPagesAreNot) {
   Access access;
   const auto served = [&](const std::string& header) {
@@ -94,6 +96,7 @@ TEST(Place, WebPagesAreNot) {
   EXPECT_FALSE(served("sec-fetch-site: same-site"));
 }
 
+// J06
 TEST(Compare, TextsOfOtherLengthsAndContentsDiffer) {
   EXPECT_TRUE(equal_in_constant_time("abc", "abc"));
   EXPECT_FALSE(equal_in_constant_time("abc", "abd"));

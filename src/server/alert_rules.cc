@@ -15,6 +15,10 @@ std::string text_of(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+std::size_t many_of(Suspicion suspicion) {
+  return suspicion == Suspicion::kFailure ? AlertRules::kManyFailures : AlertRules::kMany;
+}
+
 }  // namespace
 
 std::string_view name_of(Suspicion suspicion) {
@@ -70,10 +74,18 @@ std::optional<Incident> incident_of_decision(std::string_view line) {
   return Incident{text_of(object, "sandbox"), Suspicion::kNetwork, text_of(object, "host")};
 }
 
+Alert AlertRules::tell(Seen& seen, std::uint64_t count, std::int64_t now_ms) {
+  seen.times.clear();
+  seen.quiet_until_ms = now_ms + kWindowMs;
+  seen.untold = 0;
+  return {seen.last, count, kWindowMs};
+}
+
 std::optional<Alert> AlertRules::note(const Incident& incident, std::int64_t now_ms) {
   Seen& seen = seen_[{incident.sandbox, incident.suspicion}];
-  const std::size_t many = incident.suspicion == Suspicion::kFailure ? kManyFailures : kMany;
+  const std::size_t many = many_of(incident.suspicion);
   ++seen.untold;
+  seen.last = incident;
   std::erase_if(seen.times, [&](std::int64_t time) { return time <= now_ms - kWindowMs; });
   if (seen.times.size() < many) {
     seen.times.push_back(now_ms);
@@ -81,17 +93,27 @@ std::optional<Alert> AlertRules::note(const Incident& incident, std::int64_t now
   if (seen.times.size() < many || now_ms < seen.quiet_until_ms) {
     return std::nullopt;
   }
-  Alert alert{incident, seen.untold, kWindowMs};
-  seen = {{}, now_ms + kWindowMs, 0};
-  return alert;
+  return tell(seen, seen.quiet_until_ms == 0 ? many : seen.untold, now_ms);
 }
 
-void AlertRules::tidy(std::int64_t now_ms) {
+std::vector<Alert> AlertRules::tidy(std::int64_t now_ms) {
+  std::vector<Alert> alerts;
+  for (auto& [key, seen] : seen_) {
+    if (seen.quiet_until_ms == 0 || now_ms < seen.quiet_until_ms) {
+      continue;
+    }
+    if (seen.untold >= many_of(key.second)) {
+      alerts.push_back(tell(seen, seen.untold, now_ms));
+    } else {
+      seen.quiet_until_ms = 0;
+    }
+  }
   std::erase_if(seen_, [&](const auto& one) {
     const Seen& seen = one.second;
     return now_ms >= seen.quiet_until_ms &&
            (seen.times.empty() || seen.times.back() <= now_ms - kWindowMs);
   });
+  return alerts;
 }
 
 }  // namespace carrel::server

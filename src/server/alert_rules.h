@@ -42,8 +42,9 @@ struct Alert {
 };
 
 // Counts incidents and says when there are too many: 5 within ten seconds, of commands that failed
-// 20. After an alert there is none of the same kind and sandbox for as long; the next one counts
-// what came meanwhile. What it remembers is bounded by what happened within the last window.
+// 20. After an alert there is none of the same kind and sandbox for as long; if as many came
+// meanwhile, there is another one then, with all of them. What it remembers is bounded by what
+// happened within the last window.
 class AlertRules {
  public:
   static constexpr std::int64_t kWindowMs = 10'000;
@@ -51,16 +52,18 @@ class AlertRules {
   static constexpr std::size_t kManyFailures = 20;
 
   std::optional<Alert> note(const Incident& incident, std::int64_t now_ms);
-  // Forgets what is over.
-  void tidy(std::int64_t now_ms);
+  // Alerts of what came after one, where its window is over. Forgets what is over.
+  std::vector<Alert> tidy(std::int64_t now_ms);
   [[nodiscard]] std::size_t known() const { return seen_.size(); }
 
  private:
   struct Seen {
     std::vector<std::int64_t> times = {};  // at most as many as an alert takes
-    std::int64_t quiet_until_ms = 0;
-    std::uint64_t untold = 0;  // since the last alert
+    std::int64_t quiet_until_ms = 0;       // 0: there was no alert
+    std::uint64_t untold = 0;              // since the last alert
+    Incident last = {};
   };
+  static Alert tell(Seen& seen, std::uint64_t count, std::int64_t now_ms);
   std::map<std::pair<std::string, Suspicion>, Seen> seen_;
 };
 

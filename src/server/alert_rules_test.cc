@@ -7,6 +7,7 @@ namespace {
 
 const Incident kDenied{"box", Suspicion::kNetwork, "evil.test"};
 
+// R284
 TEST(AlertRules, FiveWithinTenSecondsAreOneAlert) {
   AlertRules rules;
   for (int i = 0; i < 4; ++i) {
@@ -35,6 +36,7 @@ TEST(AlertRules, SandboxesAndKindsAreCountedApart) {
   }
 }
 
+// K13
 TEST(AlertRules, FloodIsOneAlertForEachWindowWithTheWholeCount) {
   AlertRules rules;
   std::uint64_t alerts = 0;
@@ -47,6 +49,38 @@ TEST(AlertRules, FloodIsOneAlertForEachWindowWithTheWholeCount) {
   }
   EXPECT_EQ(alerts, 3U);
   EXPECT_GE(counted, 2000U);
+}
+
+// K13
+TEST(AlertRules, EndOfAFloodIsToldWithWhatWasLeft) {
+  AlertRules rules;
+  std::uint64_t counted = 0;
+  for (int i = 0; i < 300; ++i) {
+    const auto alert = rules.note(kDenied, i);
+    counted += alert.has_value() ? alert->count : 0;
+  }
+  EXPECT_EQ(counted, 5U);
+  EXPECT_TRUE(rules.tidy(9000).empty());
+  const std::vector<Alert> rest = rules.tidy(10'004);
+  ASSERT_EQ(rest.size(), 1U);
+  EXPECT_EQ(rest[0].count, 295U);
+  EXPECT_EQ(rest[0].last.detail, "evil.test");
+  EXPECT_TRUE(rules.tidy(20'004).empty());
+  EXPECT_EQ(rules.known(), 0U);
+}
+
+TEST(AlertRules, FewAfterAnAlertAreNoAlert) {
+  AlertRules rules;
+  for (int i = 0; i < 9; ++i) {
+    EXPECT_EQ(rules.note(kDenied, i).has_value(), i == 4);
+  }
+  EXPECT_TRUE(rules.tidy(10'004).empty());
+  // Nor are they counted with those of another time.
+  for (int i = 0; i < 5; ++i) {
+    const auto alert = rules.note(kDenied, 30'000 + i);
+    ASSERT_EQ(alert.has_value(), i == 4);
+    EXPECT_EQ(alert.has_value() ? alert->count : 5, 5U);
+  }
 }
 
 TEST(AlertRules, CommandsMayFailMoreOften) {
@@ -63,9 +97,9 @@ TEST(AlertRules, WhatIsOverIsForgotten) {
   for (int i = 0; i < 1000; ++i) {
     (void)rules.note({std::to_string(i), Suspicion::kLimit, ""}, 0);
   }
-  rules.tidy(5000);
+  EXPECT_TRUE(rules.tidy(5000).empty());
   EXPECT_EQ(rules.known(), 1000U);
-  rules.tidy(10'001);
+  EXPECT_TRUE(rules.tidy(10'001).empty());
   EXPECT_EQ(rules.known(), 0U);
 }
 

@@ -22,6 +22,7 @@ class Alerts {
 
  private:
   void note(const Incident& incident);
+  void raise(const Alert& alert);
 
   const storage::Home& home_;
   const std::atomic<std::uint64_t>& refused_;

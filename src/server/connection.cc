@@ -156,6 +156,10 @@ class Exchange {
     if (!identity.ok()) {
       return refuse(problem(identity.error()));
     }
+    const Admitted::Stay stay(service_.admitted, identity.value(), socket_);
+    if (!service_.access.still_admits(identity.value())) {
+      return refuse(problem(401, "unauthenticated", "this token was taken back"));
+    }
     if (const auto preview = find_preview(head); preview.has_value()) {
       return show_preview(*preview, identity.value());
     }

@@ -290,11 +290,14 @@ class Daemon {
     const Error* const wrong = !tokens.ok()     ? &tokens.error()
                                : !identity.ok() ? &identity.error()
                                                 : nullptr;
-    log_line(
-        {{"event", "reload"}, {"error", wrong == nullptr ? std::string() : wrong->to_string()}});
+    std::size_t cut_off = 0;
     if (tokens.ok()) {
       service_.access.set_tokens(std::move(tokens.value()));
+      cut_off = service_.admitted.cut_off(service_.access);
     }
+    log_line({{"event", "reload"},
+              {"error", wrong == nullptr ? std::string() : wrong->to_string()},
+              {"cut_off", cut_off}});
   }
 
   void tidy_now_and_then() {

@@ -68,6 +68,8 @@ Status put_archive(Request& request);
 // ports.cc
 Status list_ports(Request& request);
 Status put_port(Request& request);
+// Where the usual servers of a sandbox are to be seen: a URL, or a path of the API without TCP.
+Json links_json(Request& request, const std::string& id);
 
 // snapshots.cc
 Status take_snapshot(Request& request);

@@ -21,6 +21,7 @@ TEST(JsonInput, KeyThatIsThereTwiceIsRefused) {
   EXPECT_THAT(why(R"([{"x":{"a":1,"\u0061":2}}])"), HasSubstr("twice"));
 }
 
+// G19
 TEST(JsonInput, DepthIsBounded) {
   const auto nested = [](int depth) {
     return std::string(static_cast<std::size_t>(depth), '[') +
@@ -32,6 +33,7 @@ TEST(JsonInput, DepthIsBounded) {
   EXPECT_EQ(why(R"(["[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"[["])"), "");
 }
 
+// G19
 TEST(JsonInput, NumberOfValuesIsBounded) {
   std::string many = "[0";
   for (std::size_t i = 0; i < kMostJsonValues; ++i) {
@@ -40,6 +42,7 @@ TEST(JsonInput, NumberOfValuesIsBounded) {
   EXPECT_THAT(why(many + "]"), HasSubstr("values"));
 }
 
+// G19
 TEST(JsonInput, MembersOfAnObjectAreBounded) {
   const auto object = [](int members) {
     std::string text = "{\"k\":0";

@@ -1,5 +1,6 @@
 #include <charconv>
 #include <string>
+#include <utility>
 
 #include "server/handlers.h"
 #include "server/preview.h"
@@ -11,17 +12,37 @@ namespace {
 
 using Reach = manager::Manager::Reach;
 
-Json port_json(Request& request, std::uint16_t port, Reach reach) {
+constexpr std::uint16_t kWebsite = 8080;
+constexpr std::uint16_t kVnc = 6080;  // of noVNC
+
+std::string path_of(const std::string& id, std::uint16_t port) {
+  return "/v1/sandboxes/" + id + "/ports/" + std::to_string(port) + "/";
+}
+
+// Null: the daemon does not listen on TCP.
+Json url_of(Request& request, const std::string& id, std::uint16_t port) {
   const std::uint16_t listener = request.service.tcp_port;
   const char* const scheme = request.service.identity.get() == nullptr ? "http" : "https";
+  return listener == 0 ? Json(nullptr) : Json(preview_url(scheme, id, port, listener));
+}
+
+Json port_json(Request& request, std::uint16_t port, Reach reach) {
   return {{"port", port},
           {"public", reach == Reach::kEverybody},
-          {"path", "/v1/sandboxes/" + request.id() + "/ports/" + std::to_string(port) + "/"},
-          {"url", listener == 0 ? Json(nullptr)
-                                : Json(preview_url(scheme, request.id(), port, listener))}};
+          {"path", path_of(request.id(), port)},
+          {"url", url_of(request, request.id(), port)}};
 }
 
 }  // namespace
+
+Json links_json(Request& request, const std::string& id) {
+  Json links = Json::object();
+  for (const auto& [name, port] : {std::pair("website", kWebsite), std::pair("vnc", kVnc)}) {
+    const Json url = url_of(request, id, port);
+    links[name] = url.is_null() ? Json(path_of(id, port)) : url;
+  }
+  return links;
+}
 
 Status list_ports(Request& request) {
   CARREL_ASSIGN(const std::vector<std::uint16_t> ports,

@@ -34,6 +34,7 @@ TEST(Routes, WrongMethodIsToldWithTheRightOnes) {
   EXPECT_NE(find_route("HEAD", "/v1/health").route, nullptr);
 }
 
+// J21
 TEST(Routes, OnlyHealthIsOpenAndWhatChangesIsForWriters) {
   for (const Route& route : routes()) {
     EXPECT_EQ(route.scope == Scope::kOpen, route.path == "/v1/health" || route.path == "/v1/ready")

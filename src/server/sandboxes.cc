@@ -150,7 +150,8 @@ std::string sandbox_text(Request& request, const storage::SandboxRow& row) {
   static Memo known_enforcement(enforcement_of);
   std::string text = to_text(sandbox_json(request, row));
   text.pop_back();
-  return text + known_settings.look_up(row.spec) + known_enforcement.look_up(row.enforcement);
+  return text + known_settings.look_up(row.spec) + known_enforcement.look_up(row.enforcement) +
+         fields_of({{"links", links_json(request, row.id)}});
 }
 
 Status reply_sandbox(Request& request, int status, std::string text, const Json& more) {

@@ -18,6 +18,7 @@
 #include "manager/manager.h"
 #include "policy/spec.h"
 #include "server/access.h"
+#include "server/admitted.h"
 #include "server/alerts.h"
 #include "server/traces.h"
 #include "server/webhooks.h"
@@ -85,6 +86,7 @@ struct Service {
   std::uint16_t tcp_port = 0;  // of the first listener on TCP; 0: there is none
   ServedIdentity identity;     // of the listeners on TCP
   Access access;
+  Admitted admitted;
   policy::Spec create_defaults;  // the operator's: nobody with a token gets more
   policy::Spec run_defaults;
   native::OwnNursery nursery;

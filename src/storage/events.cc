@@ -34,8 +34,13 @@ Event finish(const Json& object) {
   return {object.dump(-1, ' ', true, Json::error_handler_t::replace)};
 }
 
+Result<std::string> read_events(const Home& home) {
+  CARREL_ASSIGN(const UniqueFd file, open_at(home.directory(), kFile, O_RDONLY | O_NOFOLLOW));
+  return read_all(file.get(), 4 * kLimit);
+}
+
 void cut(const Home& home) {
-  auto text = read_file_at(home.directory(), kFile, 4 * kLimit);
+  auto text = read_events(home);
   if (!text.ok()) {
     return;
   }
@@ -145,7 +150,7 @@ void add_event(const Home& home, const Event& event) {
 
 std::vector<std::string> events_of(const Home& home, const std::string& id) {
   std::vector<std::string> lines;
-  auto text = read_file_at(home.directory(), kFile, 4 * kLimit);
+  auto text = read_events(home);
   if (!text.ok()) {
     return lines;
   }

@@ -5,6 +5,7 @@
 namespace carrel::tools {
 namespace {
 
+// R168
 TEST(DangerTest, WhatIsHardlyEverMeantIsNoticedHoweverItIsWritten) {
   for (const char* command : {"rm -rf /",
                               "rm -fr /",
@@ -37,6 +38,7 @@ TEST(DangerTest, WhatIsHardlyEverMeantIsNoticedHoweverItIsWritten) {
   }
 }
 
+// R168
 TEST(DangerTest, OrdinaryCommandsAreNot) {
   for (const char* command : {"rm -rf /tmp/x",
                               "rm -rf /workspace/build",

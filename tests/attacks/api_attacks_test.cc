@@ -9,15 +9,21 @@
 #include <unistd.h>
 
 #include <cctype>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/api.h"
 #include "support/fixture.h"
+#include "support/leftovers.h"
 
 namespace carrel::test {
 namespace {
@@ -51,9 +57,10 @@ class ApiAttacks : public CarrelTest {
     return made.out.substr(0, made.out.find('\n'));
   }
   void serve() {
+    const std::string socket = place().home(GetParam()) + "/run/api.sock";
     daemon_ = std::make_unique<Daemon>(
-        GetParam(),
-        std::vector<std::string>{"--listen", "tcp:127.0.0.1:0", "--token-file", tokens_});
+        GetParam(), std::vector<std::string>{"--listen", "tcp:127.0.0.1:0,unix:" + socket,
+                                             "--token-file", tokens_});
     port_ = daemon_->port();
     ASSERT_NE(port_, 0) << daemon_->log();
   }
@@ -97,6 +104,43 @@ class ApiAttacks : public CarrelTest {
                        .headers = std::move(headers)});
   }
   static std::string bearer(const std::string& token) { return "authorization: Bearer " + token; }
+  ApiAnswer post_as(const std::string& token, const std::string& path, const json& body,
+                    std::vector<std::string> headers = {}) const {
+    headers.push_back(bearer(token));
+    return ask(
+        port_,
+        {.method = "POST", .path = path, .body = body.dump(), .headers = std::move(headers)});
+  }
+  // The path of a new sandbox of that token's.
+  std::string create_as(const std::string& token) const {
+    const ApiAnswer made = post_as(token, "/v1/sandboxes", json::object());
+    EXPECT_EQ(made.status, 201) << made.body;
+    return made.status == 201 ? "/v1/sandboxes/" + made.json()["id"].get<std::string>() : "";
+  }
+  // The path of a command in the background.
+  std::string start_as(const std::string& token, const std::string& box, const json& body) const {
+    const ApiAnswer made = post_as(token, box + "/commands", body);
+    EXPECT_EQ(made.status, 201) << made.body;
+    return made.status == 201 ? box + "/commands/" + made.json()["id"].get<std::string>() : "";
+  }
+  // A connection that has sent this, with these headers.
+  std::unique_ptr<ApiConnection> begin(const ApiRequest& request) const {
+    auto connection = std::make_unique<ApiConnection>(port_);
+    EXPECT_TRUE(connection->connected());
+    EXPECT_TRUE(connection->send(request_text(request)));
+    return connection;
+  }
+  // Takes the lines out of the file of tokens that begin with this name.
+  void take_back(const std::string& name) const {
+    std::istringstream lines(read_text(tokens_).value_or(""));
+    std::string rest;
+    for (std::string line; std::getline(lines, line);) {
+      rest += line.starts_with(name + " ") ? "" : line + "\n";
+    }
+    write_text(tokens_, rest, 0600);
+    place().give(tokens_, GetParam());
+    ASSERT_EQ(::kill(daemon_->pid(), SIGHUP), 0);
+  }
 
   std::string tokens_;
   int port_ = 0;
@@ -106,13 +150,21 @@ CARREL_AS_BOTH(ApiAttacks);
 
 constexpr const char* kNobody = "00000000-0000-4000-8000-000000000000";
 
+// What asks for a WebSocket, beside the path.
+std::vector<std::string> upgrade(std::vector<std::string> headers) {
+  headers.insert(headers.end(),
+                 {"connection: Upgrade", "upgrade: websocket", "sec-websocket-version: 13",
+                  "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ=="});
+  return headers;
+}
+
 TEST_P(ApiAttacks, TcpWithoutTokensIsNotServed) {
   const Run run = carrel({"serve", "--listen", "tcp:127.0.0.1:0"});
   EXPECT_NE(run.status, 0);
   EXPECT_THAT(run.err, HasSubstr("TCP without tokens"));
 }
 
-// J01
+// J01, J21, K07
 TEST_P(ApiAttacks, NoRouteIsServedWithoutAGoodToken) {
   const std::string good = token("ci");
   serve();
@@ -127,8 +179,11 @@ TEST_P(ApiAttacks, NoRouteIsServedWithoutAGoodToken) {
                                                           {bearer(good), bearer(good)},
                                                           {"x-token: " + good},
                                                           {"cookie: token=" + good}};
+  std::vector<std::string> open;
   for (const Target& target : targets(kNobody)) {
     if (target.open) {
+      open.push_back(target.path);
+      EXPECT_EQ(try_it(target, {}).json().size(), 1U) << "more than how it is";
       continue;
     }
     for (const std::vector<std::string>& attempt : attempts) {
@@ -138,7 +193,9 @@ TEST_P(ApiAttacks, NoRouteIsServedWithoutAGoodToken) {
     in_query.path += (target.path.find('?') == std::string::npos ? "?token=" : "&token=") + good;
     EXPECT_EQ(try_it(in_query, {}).status, 401) << target.path;
   }
+  EXPECT_THAT(open, testing::ElementsAre("/v1/health", "/v1/ready"));
   EXPECT_EQ(try_it({"GET", "/v1/version"}, {bearer(good)}).status, 200);
+  EXPECT_EQ(try_it({"GET", "/v1/version"}, {bearer(good + std::string(1, '\0'))}).status, 400);
   // What is not there is not told to strangers either.
   EXPECT_EQ(try_it({"GET", "/v1/admin"}, {}).status, 401);
   EXPECT_THAT(read_text(tokens_).value_or(""), testing::Not(HasSubstr(good)));
@@ -232,12 +289,73 @@ TEST_P(ApiAttacks, TokenThatWasTakenBackIsOfNoUse) {
   token("stays");
   serve();
   EXPECT_EQ(try_it({"GET", "/v1/version"}, {bearer(good)}).status, 200);
-  const std::string text = read_text(tokens_).value_or("");
-  write_text(tokens_, text.substr(text.find("stays")), 0600);
-  place().give(tokens_, GetParam());
-  ::kill(daemon_->pid(), SIGHUP);
+  take_back("gone");
   EXPECT_TRUE(
       eventually(1s, [&] { return try_it({"GET", "/v1/version"}, {bearer(good)}).status == 401; }));
+}
+
+// J05: what it had begun ends, too, and only that
+TEST_P(ApiAttacks, StreamsOfATokenThatWasTakenBackAreCutOff) {
+  const std::string gone = token("gone");
+  const std::string stays = token("stays");
+  serve();
+  const std::string box = create_as(gone);
+  const std::string ticks = "while :; do echo tick; sleep 0.1; done";
+  const std::string ticking = start_as(gone, box, {{"argv", {"bash", "-c", ticks}}});
+  const std::string terminal =
+      start_as(gone, box, {{"argv", {"bash", "-i"}}, {"terminal", true}, {"stdin", true}});
+  std::vector<std::unique_ptr<ApiConnection>> lost;
+  for (const std::string& path :
+       {ticking + "/events", std::string("/v1/events"), box + "/files/watch?path=."}) {
+    lost.push_back(begin({.path = path, .headers = {bearer(gone)}}));
+    ASSERT_THAT(lost.back()->read_until("\r\n\r\n", 10s), HasSubstr(" 200 ")) << path;
+  }
+  lost.push_back(begin({.path = terminal + "/terminal", .headers = upgrade({bearer(gone)})}));
+  ASSERT_THAT(lost.back()->read_until("\r\n\r\n", 10s), HasSubstr(" 101 "));
+  lost.push_back(begin({.method = "POST",
+                        .path = box + "/exec",
+                        .body = R"({"argv":["sleep","4545"]})",
+                        .headers = {bearer(gone)}}));
+  const auto commands = [&] {
+    return ask(daemon_->socket(), {.path = box + "/commands"}).json()["commands"];
+  };
+  ASSERT_TRUE(eventually(5s, [&] { return commands().size() == 3; }));
+  const auto kept = begin({.path = "/v1/events", .headers = {bearer(stays)}});
+  ASSERT_THAT(kept->read_until("\r\n\r\n", 10s), HasSubstr(" 200 "));
+  const std::string own = create_as(stays);
+
+  take_back("gone");
+  for (const auto& connection : lost) {
+    EXPECT_TRUE(connection->ends(2s));
+  }
+  EXPECT_EQ(post_as(gone, box + "/exec", {{"argv", {"true"}}}).status, 401);
+  // The command that it waited for has ended, those in the background go on.
+  EXPECT_TRUE(eventually(5s, [&] {
+    int running = 0;
+    for (const json& command : commands()) {
+      running += command["state"] == "running" ? 1 : 0;
+    }
+    return running == 2;
+  })) << commands();
+  // Others have noticed nothing.
+  EXPECT_EQ(post_as(stays, own + "/exec", {{"argv", {"true"}}}).status, 200);
+  EXPECT_THAT(kept->read_until("event: result", 5s), HasSubstr("event: result"));
+  EXPECT_THAT(daemon_->log(), HasSubstr("\"cut_off\":5"));
+}
+
+// J06: 256 bits are not guessed, but who tries is noticed and nobody is locked out for it
+TEST_P(ApiAttacks, GuessesAreCountedAndLockNobodyOut) {
+  const std::string good = token("owner");
+  serve();
+  for (int i = 0; i < 200; ++i) {
+    const std::string guess = good.substr(0, good.size() - 1 - static_cast<std::size_t>(i % 60));
+    ASSERT_EQ(try_it({"GET", "/v1/version"}, {bearer(guess + "x")}).status, 401);
+    ASSERT_EQ(i % 50 == 0 ? try_it({"GET", "/v1/version"}, {bearer(good)}).status : 200, 200);
+  }
+  const auto metrics = [&] { return try_it({"GET", "/metrics"}, {bearer(good)}).body; };
+  EXPECT_THAT(metrics(), HasSubstr("carrel_requests_refused_total 200\n"));
+  EXPECT_TRUE(eventually(
+      5s, [&] { return metrics().find("carrel_alerts_total 0\n") == std::string::npos; }));
 }
 
 // J07, J09, J10
@@ -247,7 +365,8 @@ TEST_P(ApiAttacks, WebPagesHaveNoWayIn) {
   for (const std::string& host :
        {std::string("evil.test"), "evil.test:" + std::to_string(port_),
         std::string("127.0.0.1.nip.io"), std::string("localhost.evil.test"),
-        std::string("localhost:1"), std::string("127.0.0.2")}) {
+        std::string("localhost:1"), std::string("127.0.0.2"), std::string("evil.test."),
+        std::string("[::2]"), std::string("localhost.localdomain")}) {
     EXPECT_EQ(ask(port_, {.path = "/v1/version", .headers = {bearer(good)}, .host = host}).status,
               403)
         << host;
@@ -267,6 +386,33 @@ TEST_P(ApiAttacks, WebPagesHaveNoWayIn) {
                         .type = "text/plain"})
                 .status,
             415);
+}
+
+// J10
+TEST_P(ApiAttacks, TerminalIsRefusedBeforeItIsOne) {
+  const std::string good = token("ci");
+  const std::string look = token("viewer", {"--read-only"});
+  serve();
+  const std::string box = create_as(good);
+  const std::string path =
+      start_as(good, box, {{"argv", {"bash", "-i"}}, {"terminal", true}, {"stdin", true}}) +
+      "/terminal";
+  const auto shake = [&](const std::string& where, std::vector<std::string> headers) {
+    return begin({.path = where, .headers = upgrade(std::move(headers))})->read_answer().status;
+  };
+  EXPECT_EQ(shake(path, {bearer(good)}), 101);
+  for (const std::string origin :
+       {"null", "http://localhost", "http://127.0.0.1", "https://evil.test", "file://"}) {
+    EXPECT_EQ(shake(path, {bearer(good), "origin: " + origin}), 403) << origin;
+    EXPECT_EQ(shake(path, {"origin: " + origin}), 403) << origin;
+  }
+  EXPECT_EQ(shake(path, {}), 401);
+  EXPECT_EQ(shake(path, {bearer(look)}), 403);
+  EXPECT_EQ(shake(path, {"sec-websocket-protocol: bearer, " + good}), 401);
+  EXPECT_EQ(shake(path, {"cookie: token=" + good}), 401);
+  EXPECT_EQ(shake(path + "?token=" + good, {}), 401);
+  EXPECT_EQ(shake(path + "?token=" + good, {bearer(good)}), 400);
+  EXPECT_THAT(daemon_->log(), testing::Not(HasSubstr(good)));
 }
 
 // J14, J15
@@ -326,6 +472,13 @@ TEST_P(ApiAttacks, JsonBombsAreRefused) {
     keys += "\"k" + std::to_string(i) + "\":1,";
   }
   EXPECT_EQ(post(keys + "\"x\":1}"), 400);
+  // What is compressed is no JSON: nothing is unpacked.
+  EXPECT_EQ(ask(daemon_->socket(), {.method = "POST",
+                                    .path = "/v1/run",
+                                    .body = std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10),
+                                    .headers = {"content-encoding: gzip"}})
+                .status,
+            400);
   EXPECT_EQ(post("{\"argv\":[\"" + std::string(9U << 20U, 'a') + "\"]}"), 413);
   for (const char* number : {"-1", "1.5", "18446744073709551616", "1e400", "\"4\"", "true"}) {
     EXPECT_EQ(post(R"({"argv":["true"],"pids":)" + std::string(number) + "}"), 400) << number;
@@ -333,7 +486,86 @@ TEST_P(ApiAttacks, JsonBombsAreRefused) {
   EXPECT_EQ(ask(daemon_->socket(), {.path = "/v1/health"}).status, 200);
 }
 
-// Slow clients hold a thread each, and nobody else.
+// J18: of a quota, the words are in Quota.WordsThatMakeNoSenseAreRefused
+TEST_P(ApiAttacks, LimitsThatAreNoNumbersAreRefused) {
+  const std::string good = token("ci", {"--quota", "sandboxes=1"});
+  serve();
+  for (const char* body :
+       {R"({"memory":"-1"})", R"({"memory":-1})", R"({"memory":1.5})", R"({"memory":"1e400g"})",
+        R"({"memory":"18446744073709551616"})", R"({"memory":"18446744073709551615g"})",
+        R"({"memory":"\u0661\u0660g"})", R"({"memory":"0x40000000"})", R"({"cpus":-0.5})",
+        R"({"cpus":"nan"})", R"({"cpus":1e400})", R"({"pids":"\uff11\uff10"})", R"({"disk":"-1g"})",
+        R"({"lease":-1})", R"({"lease":1e300})", R"({"timeout":0})"}) {
+    EXPECT_EQ(
+        ask(port_,
+            {.method = "POST", .path = "/v1/sandboxes", .body = body, .headers = {bearer(good)}})
+            .status,
+        400)
+        << body;
+  }
+  // None of them took the only place.
+  EXPECT_NE(create_as(good), "");
+  EXPECT_EQ(post_as(good, "/v1/sandboxes", json::object()).status, 429);
+}
+
+// J19
+TEST_P(ApiAttacks, IdempotencyKeyIsItsTenantsOwn) {
+  const std::string mine = token("mine");
+  const std::string other = token("other");
+  serve();
+  const std::vector<std::string> key = {"idempotency-key: shared"};
+  const ApiAnswer first = post_as(mine, "/v1/sandboxes", {{"pids", 40}}, key);
+  ASSERT_EQ(first.status, 201) << first.body;
+  const ApiAnswer second = post_as(other, "/v1/sandboxes", {{"pids", 40}}, key);
+  ASSERT_EQ(second.status, 201) << second.body;
+  EXPECT_NE(first.json()["id"], second.json()["id"]);
+  EXPECT_EQ(post_as(mine, "/v1/sandboxes", {{"pids", 40}}, key).json()["id"], first.json()["id"]);
+  EXPECT_EQ(post_as(mine, "/v1/sandboxes", {{"pids", 41}}, key).status, 409);
+  // Whose key it is not hears nothing of it.
+  EXPECT_EQ(post_as(other, "/v1/sandboxes", {{"pids", 41}}, {"idempotency-key: own"}).status, 201);
+}
+
+// G17: the hour of it is in ./dev soak
+TEST_P(ApiAttacks, ComingAndGoingLeavesNothing) {
+  serve_on_socket();
+  const auto come_and_go = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      const ApiAnswer made = ask(
+          daemon_->socket(), {.method = "POST", .path = "/v1/sandboxes", .body = R"({"pids":30})"});
+      ASSERT_EQ(made.status, 201) << made.body;
+      const std::string box = "/v1/sandboxes/" + made.json()["id"].get<std::string>();
+      ASSERT_EQ(ask(daemon_->socket(), {.method = "POST",
+                                        .path = box + "/shell",
+                                        .body = R"({"command":"echo x > f; sleep 1000 &"})"})
+                    .status,
+                200);
+      ASSERT_EQ(ask(daemon_->socket(), {.method = "DELETE", .path = box + "?grace_ms=0"}).status,
+                204);
+    }
+  };
+  const auto descriptors = [&] {
+    const std::string path = "/proc/" + std::to_string(daemon_->pid()) + "/fd";
+    return std::distance(std::filesystem::directory_iterator(path), {});
+  };
+  constexpr int kClients = 4;
+  come_and_go(3);
+  const Leftovers before = Leftovers::snapshot();
+  const auto open = descriptors();
+  std::vector<std::thread> clients;
+  for (int i = 0; i < kClients; ++i) {
+    clients.emplace_back([&] { come_and_go(15); });
+  }
+  for (std::thread& client : clients) {
+    client.join();
+  }
+  EXPECT_EQ(left_since(before), "");
+  // What is kept for the next one is kept for as many as there were at once, and not for 60.
+  EXPECT_TRUE(eventually(5s, [&] { return descriptors() <= open + kClients; }))
+      << descriptors() << " instead of " << open;
+  EXPECT_THAT(ask(daemon_->socket(), {.path = "/metrics"}).body, HasSubstr("carrel_sandboxes 0\n"));
+}
+
+// G19: slow clients hold a thread each, and nobody else
 TEST_P(ApiAttacks, SlowClientsAreCutOffAndHoldNobodyUp) {
   serve_on_socket();
   std::vector<std::unique_ptr<ApiConnection>> slow;
@@ -358,6 +590,27 @@ TEST_P(ApiAttacks, MoreConnectionsThanThereMayBeAreToldAtOnce) {
   many.clear();
   EXPECT_TRUE(
       eventually(5s, [&] { return ask(daemon_->socket(), {.path = "/v1/health"}).status == 200; }));
+}
+
+// J17
+TEST_P(ApiAttacks, SocketIsMadeOnlyWhereNobodyCouldPutAnother) {
+  const std::string work = place().work(GetParam());
+  const std::string canary = file("canary", "of somebody else");
+  const auto refusal = [&](const std::string& path) {
+    return carrel({"serve", "--listen", "unix:" + path}, {.timeout_seconds = 10});
+  };
+  for (const char* name : {"open", "own"}) {
+    const std::string directory = work + "/" + name;
+    ASSERT_EQ(::mkdir(directory.c_str(), 0700), 0);
+    place().give(directory, GetParam());
+    ASSERT_EQ(::chmod(directory.c_str(), name == std::string("open") ? 0777 : 0700), 0);
+  }
+  EXPECT_TRUE(says_one_line(refusal(work + "/open/api.sock"), "others can write to the directory"));
+  ASSERT_EQ(::symlink(canary.c_str(), (work + "/own/api.sock").c_str()), 0);
+  EXPECT_TRUE(says_one_line(refusal(work + "/own/api.sock"), "is there and no socket of yours"));
+  EXPECT_EQ(read_text(canary), "of somebody else");
+  EXPECT_TRUE(std::filesystem::is_symlink(work + "/own/api.sock"));
+  EXPECT_TRUE(says_one_line(refusal("@abstract"), "is no absolute path"));
 }
 
 // J17

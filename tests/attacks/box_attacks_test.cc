@@ -112,6 +112,24 @@ TEST_P(BoxAttack, G03_OutOfMemoryIsNotTurnedAgainstTheFirstProcess) {
   expect_usable(id, "out of memory");
 }
 
+// Pages of files are the sandbox's, too, and given back: a large file is no way to the host's
+// memory and no way to be ended.
+TEST_P(BoxAttack, G03_PagesOfLargeFilesStayWithinTheMemory) {
+  const std::string id = create({"--memory", "64m", "--workspace", "pages", "--disk", "400m"});
+  const Run run =
+      sh(id,
+         "head -c 200M /dev/zero > big && for i in 1 2; do cat big > /dev/null; done && "
+         "echo done",
+         {"--timeout", "50"});
+  EXPECT_EQ(run.out, "done\n") << run.err;
+  const Run stats = attack({"stats", "--json", id});
+  const std::string mark = "\"memory_bytes\":";
+  const std::size_t at = stats.out.find(mark);
+  ASSERT_NE(at, std::string::npos) << stats.out << stats.err;
+  EXPECT_LE(std::stoll(stats.out.substr(at + mark.size())), 64 << 20);
+  expect_usable(id, "a large file");
+}
+
 TEST_P(BoxAttack, G07_AFullSandboxStillAnswers) {
   const std::string id = create({"--tmp", "8m", "--disk", "8m"});
   sh(id,

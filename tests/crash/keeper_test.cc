@@ -134,6 +134,7 @@ TEST_P(KeeperTest, HasNothingOfItsCallers) {
   }
 }
 
+// G17
 TEST_P(KeeperTest, KeepsNoDescriptorsOfSandboxesThatAreGone) {
   Box stays(GetParam());
   carrel({"rm", "--force", Box(GetParam()).id()});
@@ -156,7 +157,7 @@ TEST_P(KeeperTest, LeavesWhenThereIsNothingToKeep) {
   EXPECT_EQ(keepers().size(), 1U);
 }
 
-// A first process that never becomes ready: it is stopped before it could.
+// R189, B-42: a first process that never becomes ready: it is stopped before it could.
 TEST_P(KeeperTest, ACreateThatHangsKeepsNobodyWaiting) {
   Box first(GetParam());
   for (int tries = 0; tries < 20; ++tries) {

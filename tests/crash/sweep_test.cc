@@ -59,7 +59,7 @@ TEST_P(Sweep, ARunThatIsAliveIsNotSwept) {
   EXPECT_EQ(run.out, "up\nstill here\n");
 }
 
-// R26
+// R26, B-44
 TEST_P(Sweep, AnotherInstallationsRemainsAreLeftAlone) {
   const std::string other = place().work(GetParam()) + "/other";
   ASSERT_EQ(::mkdir(other.c_str(), 0700), 0);
@@ -77,6 +77,7 @@ TEST_P(Sweep, AnotherInstallationsRemainsAreLeftAlone) {
   EXPECT_TRUE(fs::is_empty(other + "/run/once"));
 }
 
+// B-44
 TEST_P(Sweep, StraysWithoutAMarkAreTakenAway) {
   Box box(GetParam());
   const std::string nobody = "01234567-89ab-4cde-8f01-23456789abcd";
@@ -101,6 +102,7 @@ TEST_P(Sweep, StraysWithoutAMarkAreTakenAway) {
   EXPECT_EQ(box.sh("echo ok").out, "ok\n");
 }
 
+// B-44
 TEST_P(Sweep, ABoxThatWasNeverFinishedIsTakenAway) {
   ASSERT_EQ(carrel({"ls"}).status, 0);
   const std::string box = run_path("box/01234567-89ab-4cde-8f01-23456789abcd");

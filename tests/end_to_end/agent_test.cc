@@ -400,6 +400,7 @@ bool is_in_file(std::string_view text, const std::filesystem::path& path) {
   return false;
 }
 
+// K07
 TEST_P(Agent, TheKeyIsNowhereButInTheRequest) {
   provide({{{"calls",
              {{{"name", "exec"},
@@ -418,6 +419,7 @@ TEST_P(Agent, TheKeyIsNowhereButInTheRequest) {
   }
 }
 
+// J23
 TEST_P(Agent, NothingThatAModelOrASandboxSaysWidensThePolicy) {
   file("canary", "secret-of-the-host");
   const std::string canary = place().work(GetParam()) + "/canary";

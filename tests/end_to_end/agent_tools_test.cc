@@ -1,11 +1,13 @@
 // The tools of an agent in a sandbox, called by a scripted model.
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "support/fixture.h"
+#include "support/patience.h"
 
 namespace carrel::test {
 namespace {
@@ -76,6 +78,7 @@ TEST_P(AgentTools, ALongOutputIsCutForTheModelAndWholeInAFile) {
   EXPECT_THAT(answers[3]["output"].get<std::string>(), HasSubstr("but for what is marked there"));
 }
 
+// R70
 TEST_P(AgentTools, AFailureHasItsCodeAndBothStreams) {
   const json answers = call(
       {exec("echo out; echo err >&2; exit 4"), {"exec", {{"command", "sleep 9"}, {"timeout", 1}}}});
@@ -84,6 +87,7 @@ TEST_P(AgentTools, AFailureHasItsCodeAndBothStreams) {
   EXPECT_THAT(answers[1]["error"].get<std::string>(), HasSubstr("timed out"));
 }
 
+// R71
 TEST_P(AgentTools, ExecNeverTouchesTheHostUnlessTheProfileSaysSo) {
   file("canary", "of the host");
   const std::string look = "cat " + place().work(GetParam()) + "/canary; hostname";
@@ -103,6 +107,7 @@ TEST_P(AgentTools, ExecNeverTouchesTheHostUnlessTheProfileSaysSo) {
   EXPECT_EQ(code[1]["output"], "of the host");
 }
 
+// R157
 TEST_P(AgentTools, FilesAreCreatedChangedReadAndDeleted) {
   const json answers = call({
       {"create_file", {{"file_path", "src/Makefile"}, {"file_contents", "all:\n\tcc a\n\tcc b\n"}}},
@@ -122,8 +127,10 @@ TEST_P(AgentTools, FilesAreCreatedChangedReadAndDeleted) {
       {"list_files", json::object()},
       {"create_file", {{"file_path", "x"}}},
       exec("stat -c '%a %n' /workspace/src /workspace/src/Makefile"),
+      {"full_file_rewrite", {{"file_path", "index.html"}, {"file_contents", "<p>again"}}},
+      {"create_file", {{"file_path", "src/index.html"}, {"file_contents", "<p>hi"}}},
   });
-  ASSERT_EQ(answers.size(), 16U);
+  ASSERT_EQ(answers.size(), 18U);
   EXPECT_EQ(answers[0]["error"], "");
   EXPECT_THAT(answers[1]["error"].get<std::string>(), HasSubstr("exists"));
   EXPECT_EQ(answers[2]["error"], "");
@@ -140,8 +147,89 @@ TEST_P(AgentTools, FilesAreCreatedChangedReadAndDeleted) {
   EXPECT_THAT(answers[13]["output"].get<std::string>(), HasSubstr("src/Makefile"));
   EXPECT_THAT(answers[14]["error"].get<std::string>(), HasSubstr("'file_contents'"));
   EXPECT_EQ(answers[15]["output"], "755 /workspace/src\n644 /workspace/src/Makefile\n");
+  EXPECT_THAT(answers[16]["output"].get<std::string>(), HasSubstr("http://localhost:8080/"));
+  EXPECT_EQ(answers[17]["error"], "");
+  EXPECT_THAT(answers[17]["output"].get<std::string>(), Not(HasSubstr("http://")));
 }
 
+// R159, R161, B-48
+TEST_P(AgentTools, CommandThatIsNotWaitedForAnswersAtOnceAndIsLookedAtLater) {
+  const Call now = exec("date +%s%3N");
+  const std::string slow = "echo one; until test -e go; do sleep 0.05; done; echo two; sleep 30";
+  const json answers = call({
+      now,
+      {"execute_command", {{"command", slow}}},
+      now,
+      {"list_commands", json::object()},
+      {"execute_command", {{"command", slow}, {"session_name", "s"}}},
+      exec("sleep 0.5"),
+      {"check_command_output", {{"session_name", "s"}}},
+      exec("touch go; sleep 0.5"),
+      {"check_command_output", {{"session_name", "s"}}},
+  });
+  ASSERT_EQ(answers.size(), 9U);
+  const json begun = state(answers[1]);
+  EXPECT_NE(begun["session_name"], "");
+  EXPECT_EQ(begun["cwd"], "/workspace");
+  EXPECT_EQ(begun["completed"], false);
+  EXPECT_FALSE(begun.contains("exit_code"));
+  const auto ms = [&](std::size_t i) {
+    return std::stoll(answers[i]["output"].get<std::string>());
+  };
+  EXPECT_LT(ms(2) - ms(0), patient(std::chrono::seconds(1)).count());
+  const json listed = json::parse(answers[3]["output"].get<std::string>());
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_EQ(listed[0]["session_name"], begun["session_name"]);
+  // What is new, and whether it runs.
+  EXPECT_EQ(state(answers[6])["completed"], false);
+  EXPECT_THAT(answers[8]["output"].get<std::string>(), HasSubstr("\ntwo\n"));
+  EXPECT_THAT(answers[8]["output"].get<std::string>(), Not(HasSubstr("\none\n")));
+  EXPECT_EQ(state(answers[8])["completed"], false);
+}
+
+// R164, R166, B-47, B-48
+TEST_P(AgentTools, ShellOfASessionMayExitAndItsWordsAreReadOnce) {
+  const auto wait_for = [](const std::string& command) {
+    return Call{"execute_command",
+                {{"command", command}, {"session_name", "s"}, {"blocking", true}}};
+  };
+  const json answers = call({
+      wait_for("echo '$ '; echo Done; echo '#'; sleep 1; exit 4"),
+      wait_for("echo again"),
+      wait_for("X=1; echo '$X `id` \\$X \"$(id)\"' \"$X\""),
+  });
+  ASSERT_EQ(answers.size(), 3U);
+  EXPECT_EQ(state(answers[0])["completed"], true);
+  EXPECT_EQ(state(answers[0])["exit_code"], 4);
+  EXPECT_THAT(answers[0]["output"].get<std::string>(), HasSubstr("\n$ \nDone\n#\n"));
+  EXPECT_EQ(state(answers[1])["exit_code"], 0);
+  EXPECT_THAT(answers[1]["output"].get<std::string>(), HasSubstr("\nagain\n"));
+  EXPECT_THAT(answers[2]["output"].get<std::string>(), HasSubstr("\n$X `id` \\$X \"$(id)\" 1\n"));
+}
+
+// R167
+TEST_P(AgentTools, MissingAndUnknownArgumentsAreNamed) {
+  const std::vector<Call> calls = {
+      {"execute_command", json::object()},
+      {"check_command_output", json::object()},
+      {"terminate_command", json::object()},
+      {"execute_command", {{"command", "true"}, {"comand", "x"}}},
+      {"check_command_output", {{"session_name", "s"}, {"kill", true}}},
+      {"terminate_command", {{"session_name", "s"}, {"force", true}}},
+      {"list_commands", {{"command", "x"}}},
+      {"execute_command", {{"command", "true"}, {"blocking", "yes"}}},
+  };
+  const std::vector<std::string> named = {"'command'", "'session_name'", "'session_name'",
+                                          "'comand'",  "'kill'",         "'force'",
+                                          "'command'", "'blocking'"};
+  const json answers = call(calls);
+  ASSERT_EQ(answers.size(), calls.size());
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    EXPECT_THAT(answers[i]["error"].get<std::string>(), HasSubstr(named[i])) << calls[i].name;
+  }
+}
+
+// R160, R161, R163 to R167, B-47, B-48
 TEST_P(AgentTools, SessionsKeepTheirStateAndTellTheirEndExactly) {
   const json answers = call({
       {"list_commands", json::object()},
@@ -179,6 +267,7 @@ TEST_P(AgentTools, SessionsKeepTheirStateAndTellTheirEndExactly) {
   EXPECT_THAT(answers[3]["output"].get<std::string>(), HasSubstr("\n1\n/tmp\n$HOME\n"));
   EXPECT_EQ(state(answers[4])["exit_code"], 4);
   EXPECT_EQ(state(answers[5])["completed"], false);
+  EXPECT_FALSE(state(answers[5]).contains("exit_code"));
   EXPECT_THAT(answers[5]["output"].get<std::string>(), HasSubstr("\none\n"));
   EXPECT_EQ(state(answers[6])["completed"], false);
   EXPECT_THAT(answers[6]["output"].get<std::string>(), Not(HasSubstr("one\n")));
@@ -194,6 +283,7 @@ TEST_P(AgentTools, SessionsKeepTheirStateAndTellTheirEndExactly) {
   EXPECT_NE(answers[16]["error"], "");
 }
 
+// R161, R162
 TEST_P(AgentTools, TerminatingASessionLeavesNothingOfIt) {
   const json answers = call({
       {"execute_command",
@@ -226,6 +316,7 @@ TEST_P(AgentTools, CodeRunsInItsLanguage) {
   EXPECT_THAT(answers[3]["error"].get<std::string>(), HasSubstr("python, bash, node"));
 }
 
+// R168
 TEST_P(AgentTools, ADangerousCommandIsNoticedAndTheRoomHolds) {
   const json answers = call({exec("rm -rf / 2>/dev/null; true"), exec("rm -rf /workspace/build")});
   EXPECT_THAT(answers[0]["system"].get<std::string>(), HasSubstr("removes everything"));

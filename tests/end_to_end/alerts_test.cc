@@ -54,6 +54,7 @@ class AlertsRaised : public ServeTest {
 };
 CARREL_AS_BOTH(AlertsRaised);
 
+// R284
 TEST_P(AlertsRaised, FiveRefusedPathsInTenSecondsAreAnAlert) {
   serve();
   const std::string box = create();
@@ -76,6 +77,7 @@ TEST_P(AlertsRaised, FiveRefusedPathsInTenSecondsAreAnAlert) {
   EXPECT_THAT(get("/metrics").body, HasSubstr("carrel_alerts_total 1\n"));
 }
 
+// R284
 TEST_P(AlertsRaised, DeniedConnectionsAreAnAlert) {
   serve();
   const std::string box = create({{"network", {"allowed.test"}}});
@@ -86,6 +88,7 @@ TEST_P(AlertsRaised, DeniedConnectionsAreAnAlert) {
   EXPECT_THAT(logs(box), HasSubstr("\"kind\":\"network\""));
 }
 
+// R284
 TEST_P(AlertsRaised, LimitsThatAreReachedAgainAndAgainAreAnAlert) {
   serve();
   const std::string box = create({{"pids", 20}});
@@ -99,6 +102,7 @@ TEST_P(AlertsRaised, LimitsThatAreReachedAgainAndAgainAreAnAlert) {
 }
 
 #if defined(__x86_64__)
+// R284
 TEST_P(AlertsRaised, ForbiddenSystemCallsAreAnAlert) {
   serve();
   const std::string box = create();
@@ -115,6 +119,7 @@ TEST_P(AlertsRaised, ForbiddenSystemCallsAreAnAlert) {
 }
 #endif
 
+// R284
 TEST_P(AlertsRaised, CommandsThatFailAreAnAlertWhenTheyAreTwenty) {
   serve();
   const std::string box = create();
@@ -128,6 +133,7 @@ TEST_P(AlertsRaised, CommandsThatFailAreAnAlertWhenTheyAreTwenty) {
   EXPECT_THAT(logs(box), HasSubstr("\"kind\":\"failure\",\"count\":20"));
 }
 
+// R284
 TEST_P(AlertsRaised, WebhookIsToldOfAnAlert) {
   Launch program;
   program.program = "/usr/bin/python3";
@@ -145,6 +151,7 @@ TEST_P(AlertsRaised, WebhookIsToldOfAnAlert) {
   EXPECT_TRUE(listener.wait_for_output("alert path 5\n", 10s)) << listener.out();
 }
 
+// R284
 TEST_P(AlertsRaised, RequestsThatAreRefusedAtTheDoorAreAnAlert) {
   serve();
   for (int i = 0; i < 5; ++i) {

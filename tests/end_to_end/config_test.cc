@@ -18,7 +18,7 @@ class Config : public CarrelTest {
 };
 CARREL_AS_BOTH(Config);
 
-// R201
+// R201, B-45
 TEST_P(Config, AbsentSectionIsTheDefaults) {
   for (const std::string text : {"", "[sandbox]\n", "# nothing\n"}) {
     json settings = settings_with(text);

@@ -58,6 +58,7 @@ TEST_P(Lives, PausedSandboxStandsStillAndGoesOnFromThere) {
   EXPECT_EQ(get(limited).json()["result"]["timed_out"], false);
 }
 
+// R54
 TEST_P(Lives, PauseOutlivesTheDaemonAndEndsWithTheSandbox) {
   serve();
   const std::string box = create({{"workspace", "kept"}});
@@ -79,6 +80,7 @@ TEST_P(Lives, PauseOutlivesTheDaemonAndEndsWithTheSandbox) {
   EXPECT_EQ(post(box + "/resume", json::object()).status, 410);
 }
 
+// R181
 TEST_P(Lives, IdleSandboxIsPausedAndWokenByTheNextCall) {
   serve();
   const std::string box = create({{"on_idle", "pause"}, {"idle_timeout", 0.2}});
@@ -90,6 +92,7 @@ TEST_P(Lives, IdleSandboxIsPausedAndWokenByTheNextCall) {
   EXPECT_EQ(carrel({"sh", id_of(box), "echo $x"}).out, "kept\n");
 }
 
+// R181, R183, B-41
 TEST_P(Lives, SandboxWithACommandIsNotIdleAndOneWithoutIsRemoved) {
   serve();
   const std::string busy = create({{"on_idle", "remove"}, {"idle_timeout", 0.1}});
@@ -101,6 +104,7 @@ TEST_P(Lives, SandboxWithACommandIsNotIdleAndOneWithoutIsRemoved) {
   EXPECT_EQ(state_of(busy), "running");
 }
 
+// R54
 TEST_P(Lives, StoppedSandboxComesBackWithItsNameSettingsAndWorkspace) {
   serve();
   const std::string box = create(

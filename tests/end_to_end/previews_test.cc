@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "support/tenants.h"
 
@@ -62,6 +64,7 @@ class Previews : public TenantsTest {
 };
 CARREL_AS_BOTH(Previews);
 
+// R171
 TEST_P(Previews, ServerIsReachedByPathAndByHeaders) {
   serve();
   const std::string box = create_served();
@@ -87,6 +90,33 @@ TEST_P(Previews, ServerIsReachedByPathAndByHeaders) {
   EXPECT_EQ(get(box + "/ports/99999/").status, 404);
 }
 
+// R171, R172
+TEST_P(Previews, WebsiteIsSeenThroughTheLinkOfItsSandbox) {
+  const std::string mine = token("mine");
+  serve_tenants();
+  const std::string box =
+      "/v1/sandboxes/" +
+      post_as(mine, "/v1/sandboxes", json::object()).json()["id"].get<std::string>();
+  const json links = get(box).json()["links"];
+  const std::string host = "8080" + host_of(box).substr(4);
+  EXPECT_EQ(links["website"], "http://" + host + "/");
+  EXPECT_EQ(links["vnc"], "http://6080" + host.substr(4) + "/");
+  EXPECT_EQ(links.size(), 2U);
+  const auto look = [&] {
+    return ask(daemon_->port(), {.path = "/page.txt", .headers = {bearer(mine)}, .host = host});
+  };
+  EXPECT_EQ(look().status, 503);
+  shell(box, "echo from inside > page.txt");
+  start(box, {{"argv", {"python3", "-m", "http.server", "--bind", "127.0.0.1", "8080"}}});
+  EXPECT_TRUE(eventually(10s, [&] { return look().body == "from inside\n"; })) << look().body;
+  // They are those of the next daemon, too, and paths where there is no port to name.
+  daemon_->kill();
+  serve();
+  EXPECT_EQ(get(box).json()["links"]["website"], box + "/ports/8080/");
+  EXPECT_EQ(get(box + "/ports/8080/page.txt").body, "from inside\n");
+}
+
+// R173, B-46
 TEST_P(Previews, D41_PortNeedsATokenUnlessItIsPublic) {
   const std::string mine = token("mine");
   const std::string other = token("other");
@@ -129,6 +159,7 @@ TEST_P(Previews, D41_PortNeedsATokenUnlessItIsPublic) {
   EXPECT_EQ(as("", "/x", host_of(box)).status, 401);
 }
 
+// J13
 TEST_P(Previews, D41_HostilePageHasNoWayIntoTheApi) {
   const std::string mine = token("mine");
   serve_tenants();
@@ -166,6 +197,50 @@ TEST_P(Previews, D41_HostilePageHasNoWayIntoTheApi) {
                 {.path = "/x", .headers = {"origin: http://" + host_of(box)}, .host = host_of(box)})
                 .status,
             200);
+}
+
+// J13
+TEST_P(Previews, PreviewLeadsToItsOwnSandboxAlone) {
+  const std::string mine = token("mine");
+  const std::string other = token("other");
+  serve_tenants();
+  const auto create_of = [&](const std::string& who) {
+    const std::string box =
+        "/v1/sandboxes/" +
+        post_as(who, "/v1/sandboxes", json::object()).json()["id"].get<std::string>();
+    start_server(box);
+    return box;
+  };
+  const std::string own = create_of(mine);
+  const std::string foreign = create_of(other);
+  const auto ask_as_me = [&](const std::string& path, const std::string& host,
+                             std::vector<std::string> headers = {}) {
+    headers.push_back(bearer(mine));
+    return ask(daemon_->port(), {.path = path, .headers = std::move(headers), .host = host});
+  };
+  const std::string id = foreign.substr(foreign.rfind('/') + 1);
+  EXPECT_EQ(ask_as_me("/x", host_of(own)).status, 200);
+  EXPECT_EQ(ask_as_me("/x", host_of(foreign)).status, 404);
+  EXPECT_EQ(ask_as_me(foreign + "/ports/8000/x", "localhost").status, 404);
+  EXPECT_EQ(ask_as_me("/x", "localhost", {"carrel-sandbox: " + id, "carrel-port: 8000"}).status,
+            404);
+  // The name says whose it is, and no header, no path and no second name says otherwise.
+  for (const std::vector<std::string>& headers :
+       {std::vector<std::string>{"carrel-sandbox: " + id, "carrel-port: 8000"},
+        {"x-forwarded-host: " + host_of(foreign)},
+        {"forwarded: host=" + host_of(foreign)}}) {
+    const ApiAnswer answer = ask_as_me("/x", host_of(own), headers);
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_THAT(answer.body, Not(HasSubstr(id))) << "nor is it passed on";
+  }
+  EXPECT_EQ(ask_as_me("/x", host_of(own), {"host: " + host_of(foreign)}).status, 400);
+  EXPECT_THAT(ask_as_me("//evil.test/x", host_of(own)).body, HasSubstr("GET //evil.test/x HTTP"));
+  EXPECT_THAT(ask_as_me("/..%2f" + id + "/../..", host_of(own)).body,
+              HasSubstr("GET /..%2f" + id + "/../.. HTTP"));
+  for (const std::string& host :
+       {"evil." + host_of(own), host_of(own) + ".evil.test", "8000-" + host_of(own)}) {
+    EXPECT_EQ(ask_as_me("/x", host).status / 100, 4) << host;
+  }
 }
 
 TEST_P(Previews, WebSocketIsPassedThrough) {

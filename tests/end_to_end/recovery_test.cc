@@ -36,6 +36,43 @@ CARREL_AS_BOTH(Recovery);
 
 constexpr const char* kSlow = "echo run >> count; sleep 30";
 
+// R206, R207
+TEST_P(Recovery, EachKindOfFailureHasItsCodeAndItsPlaceInTheLog) {
+  serve();
+  const std::string box = create({{"workspace", "w"}});
+  const auto logged = [&](const std::string& route, int status) {
+    const std::string line = "\"route\":\"/v1/sandboxes/{id}" + route +
+                             "\",\"status\":" + std::to_string(status) +
+                             ",\"owner\":\"\",\"sandbox\":\"" + id_of(box) + "\"";
+    return eventually(2s, [&] { return daemon_->log().find(line) != std::string::npos; });
+  };
+  // A timeout is what the command did, and no failure of the daemon's.
+  const ApiAnswer slow =
+      post(box + "/exec", {{"argv", {"bash", "-c", "echo a; sleep 4646"}}, {"timeout", 0.3}});
+  EXPECT_EQ(slow.status, 200);
+  EXPECT_EQ(slow.json()["timed_out"], true);
+  EXPECT_EQ(slow.json()["stdout"], "a\n");
+  EXPECT_NE(shell(box, "pgrep sleep")["exit_code"], 0) << "it is gone";
+  const auto fails = [&](const ApiAnswer& answer, int status, const std::string& code,
+                         const std::string& text) {
+    EXPECT_EQ(answer.status, status) << answer.body;
+    EXPECT_EQ(answer.json()["code"], code);
+    EXPECT_THAT(answer.json()["detail"].get<std::string>(), HasSubstr(text));
+  };
+  fails(get(box + "/files?path=none"), 404, "not_found", "none");
+  EXPECT_TRUE(logged("/files", 404));
+  fails(get(box + "/files?path=../../etc/shadow"), 403, "denied", "unsafe");
+  EXPECT_TRUE(logged("/files", 403));
+  fails(post(box + "/exec", {{"argv", json::array()}}), 400, "invalid", "argv");
+  EXPECT_TRUE(logged("/exec", 400));
+  fails(die_during(box, "echo run > count; sleep 30"), 410, "gone", "killed by signal 9");
+  EXPECT_TRUE(logged("/shell", 410));
+  // What is left is what was to stay.
+  EXPECT_TRUE(eventually(5s, [&] { return get(box).json()["state"] == "ended"; }));
+  EXPECT_EQ(shell(create({{"workspace", "w"}}), "cat count")["stdout"], "run\n");
+}
+
+// R208, R209
 TEST_P(Recovery, DeathDuringACommandIsToldAtOnceAndForGood) {
   serve();
   const std::string box = create();
@@ -47,6 +84,7 @@ TEST_P(Recovery, DeathDuringACommandIsToldAtOnceAndForGood) {
   EXPECT_EQ(post(box + "/shell", {{"command", "true"}}).status, 410);
 }
 
+// R208
 TEST_P(Recovery, SandboxIsMadeAgainForTheNextCallAndItsCommandIsNotRunAgain) {
   serve();
   const std::string box = create({{"name", "one"},
@@ -67,6 +105,7 @@ TEST_P(Recovery, SandboxIsMadeAgainForTheNextCallAndItsCommandIsNotRunAgain) {
             "recreate");
 }
 
+// R208
 TEST_P(Recovery, WhatWasRemovedOrHadALeaseIsNotMadeAgain) {
   serve();
   const json again = {{"workspace", "w"}, {"on_failure", "recreate"}};

@@ -25,6 +25,7 @@ using testing::HasSubstr;
 class Serve : public ServeTest {};
 CARREL_AS_BOTH(Serve);
 
+// R179, J17
 TEST_P(Serve, SocketIsPrivateAndAnswers) {
   serve();
   struct stat info{};
@@ -33,6 +34,7 @@ TEST_P(Serve, SocketIsPrivateAndAnswers) {
   EXPECT_EQ(get("/v1/health").json()["status"], "ok");
   EXPECT_EQ(get("/v1/ready").status, 200);
   EXPECT_THAT(get("/metrics").body, HasSubstr("carrel_sandboxes 0\n"));
+  EXPECT_THAT(get("/metrics").body, HasSubstr("carrel_sandboxes_limit 100\n"));
   EXPECT_EQ(get("/v1/nothing").status, 404);
   const ApiAnswer wrong = remove("/v1/sandboxes");
   EXPECT_EQ(wrong.status, 405);
@@ -48,6 +50,7 @@ TEST_P(Serve, PublishedDocumentIsTheOneThatIsServed) {
   EXPECT_EQ(carrel({"serve", "--openapi"}).out, *published);
 }
 
+// R184, R186, B-43
 TEST_P(Serve, SandboxIsThatOfTheCommandLineAndItsEndIsRemembered) {
   serve();
   const std::string box = create({{"name", "one"}, {"memory", "256m"}});
@@ -94,6 +97,7 @@ TEST_P(Serve, ListComesPageByPage) {
   EXPECT_EQ(get("/v1/sandboxes?cursor=nonsense").status, 400);
 }
 
+// R160
 TEST_P(Serve, ShellKeepsItsStateAndExecIsSeparate) {
   serve();
   const std::string box = create();
@@ -115,6 +119,7 @@ TEST_P(Serve, ShellKeepsItsStateAndExecIsSeparate) {
   EXPECT_EQ(late["stdout"], "a\n");
 }
 
+// R61
 TEST_P(Serve, OneShotRunsAndLeavesNothing) {
   serve();
   const ApiAnswer ran = post("/v1/run", {{"command", "echo $((6*7))"}, {"memory", "128m"}});
@@ -155,6 +160,7 @@ TEST_P(Serve, BackgroundCommandIsHeardFromAnyOffset) {
   EXPECT_THAT(again.body, testing::Not(HasSubstr("\"data\":\"one")));
 }
 
+// R191
 TEST_P(Serve, BackgroundCommandOfTheShellIsFoundAgain) {
   serve();
   const std::string box = create();
@@ -185,6 +191,7 @@ TEST_P(Serve, BackgroundCommandTakesSignalsAndEnds) {
   EXPECT_EQ(get(box + "/commands").json()["commands"].size(), 2U);
 }
 
+// R67
 TEST_P(Serve, ClientThatLeavesEndsTheCommandItWaitedFor) {
   serve();
   const std::string box = create();
@@ -340,6 +347,7 @@ TEST_P(Serve, LeaseEndsTheSandboxWithoutAnybody) {
   EXPECT_THAT(get(box).json()["reason"].get<std::string>(), HasSubstr("lease"));
 }
 
+// R179, R180, J18
 TEST_P(Serve, MaximumHoldsUnderConcurrentCreation) {
   serve({"--max-sandboxes", "3"});
   std::atomic<int> made = 0;
@@ -425,6 +433,7 @@ TEST_P(Serve, FirstCommandIsNotRunAgainForTheSameKey) {
   EXPECT_EQ(shell(box, "cat /tmp/log")["stdout"], "once\n");
 }
 
+// J19
 TEST_P(Serve, IdempotencyKeyGivesTheSameSandboxInTheNextDaemonToo) {
   serve();
   const std::vector<std::string> key = {"idempotency-key: k1"};
@@ -437,14 +446,24 @@ TEST_P(Serve, IdempotencyKeyGivesTheSameSandboxInTheNextDaemonToo) {
   EXPECT_EQ(get("/v1/sandboxes").json()["sandboxes"].size(), 1U);
 }
 
+// R192
 TEST_P(Serve, NextDaemonHasTheCommandsOfTheOneThatWasKilled) {
   serve();
   const std::string box = create();
   shell(box, "cd /tmp");
   const std::string command =
       start(box, {{"argv", {"bash", "-c", "echo before; sleep 2; echo after; exit 5"}}});
+  const std::string second = create();
+  shell(second, "x=kept");
+  const std::string ended = create();
   daemon_->kill();
+  kill_guest(ended);
   serve();
+  // Those that live are its own now, and the one that died meanwhile is known to have.
+  EXPECT_EQ(get("/v1/sandboxes").json()["sandboxes"].size(), 2U);
+  EXPECT_EQ(shell(second, "echo $x")["stdout"], "kept\n");
+  EXPECT_EQ(get(ended).json()["state"], "ended");
+  EXPECT_THAT(get(ended).json()["reason"].get<std::string>(), HasSubstr("killed by signal 9"));
   EXPECT_EQ(shell(box, "pwd")["stdout"], "/tmp\n");
   const ApiAnswer heard = get(command + "/events");
   EXPECT_THAT(heard.body, HasSubstr("before"));
@@ -573,7 +592,7 @@ TEST_P(Serve, TerminalIsSpokenToOverAWebSocketAndFoundAgain) {
   EXPECT_THAT(heard, HasSubstr("{\"event\":\"exit\""));
 }
 
-// Acknowledged is stored, and nothing is left that nobody knows of.
+// R192, B-44: acknowledged is stored, and nothing is left that nobody knows of.
 TEST_P(Serve, TwentyKillsUnderLoadLoseNothing) {
   std::set<std::string> acknowledged;
   std::mutex mutex;

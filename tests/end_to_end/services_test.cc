@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "support/patience.h"
 #include "support/serve.h"
 
 namespace carrel::test {
@@ -30,6 +31,7 @@ class Services : public ServeTest {
 };
 CARREL_AS_BOTH(Services);
 
+// R174
 TEST_P(Services, ServiceIsReadyWhenItsPortIsOpenAndComesBackWhenItCrashes) {
   serve();
   const std::string box = create({{"workspace", "w"}, {"services", {{"web", web()}}}});
@@ -57,6 +59,30 @@ TEST_P(Services, ServiceIsReadyWhenItsPortIsOpenAndComesBackWhenItCrashes) {
   EXPECT_EQ(post(box + "/stop", json::object()).status, 200);
   EXPECT_EQ(carrel({"start", "--wait-ready", "20", id_of(box)}).status, 0);
   EXPECT_EQ(get(box + "/ports/8000/starts").body, "up\nup\nup\n");
+}
+
+// R174, B-46: nobody sleeps for as long as it usually takes
+TEST_P(Services, ReadinessIsKnownWithinASecondOfTheStart) {
+  serve();
+  const std::string listen =
+      "import socket, time\n"
+      "s = socket.create_server(('127.0.0.1', 8001))\n"
+      "print(time.time_ns() // 1000000, flush=True)\n"
+      "time.sleep(1000)\n";
+  const std::string box = create(
+      {{"services",
+        {{"late",
+          {{"command", "sleep 1.3; exec python3 -c \"$LISTEN\""}, {"ready", {{"port", 8001}}}}}}},
+       {"env", {{"LISTEN", listen}}}});
+  const json ready = get(box + "/services?wait_ms=20000").json();
+  const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::system_clock::now().time_since_epoch());
+  ASSERT_EQ(ready["ready"], true) << ready;
+  const std::string command = ready["services"][0]["command"];
+  const std::string said = get(box + "/commands/" + command + "/output").body;
+  ASSERT_FALSE(said.empty());
+  EXPECT_GE(now.count(), std::stoll(said)) << "before it was so";
+  EXPECT_LT(now.count() - std::stoll(said), patient(1s).count());
 }
 
 TEST_P(Services, ServiceThatCannotStayIsStartedAgainAfterPausesThatGrow) {

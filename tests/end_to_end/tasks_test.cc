@@ -37,6 +37,7 @@ CARREL_AS_BOTH(Tasks);
 class TasksNetwork : public TasksTest<NetworkedTest> {};
 CARREL_AS_BOTH(TasksNetwork);
 
+// R274
 TEST_P(TasksNetwork, EachHasItsOwnFilesAndNetworkAndSeesNothingOfTheOther) {
   const std::string data = place().work(GetParam()) + "/data";
   std::filesystem::create_directory(data);
@@ -72,6 +73,7 @@ TEST_P(TasksNetwork, EachHasItsOwnFilesAndNetworkAndSeesNothingOfTheOther) {
   EXPECT_THAT(b, HasSubstr("hello from allowed.test /x"));
 }
 
+// R274
 TEST_P(Tasks, TheyRunAtTheSameTimeAndNotMoreThanWasSaid) {
   const std::string one = "command = \"sleep 0.3\"\n";
   file("two.toml", "[tasks.a]\n" + one + "[tasks.b]\n" + one);
@@ -100,6 +102,7 @@ TEST_P(Tasks, FailureOfOneIsToldAndTheOthersGoOn) {
   EXPECT_THAT(shown.out, testing::ContainsRegex("bad +3 "));
 }
 
+// R274
 TEST_P(Tasks, NothingRunsIfOneIsRefused) {
   file("plan.toml",
        "[tasks.a]\ncommand = \"true\"\n[tasks.b]\ncommand = \"true\"\nmount = [\"/etc:/x\"]\n");

@@ -17,6 +17,7 @@ using testing::HasSubstr;
 class Tenants : public TenantsTest {};
 CARREL_AS_BOTH(Tenants);
 
+// J18
 TEST_P(Tenants, QuotaOfATokenHoldsUnderConcurrentCreation) {
   const std::string small = token("small", {"--quota", "sandboxes=2,memory=600m"});
   const std::string free = token("free");

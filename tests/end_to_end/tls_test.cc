@@ -119,6 +119,7 @@ TEST_P(Tls, WholeApiIsServedWithTheCertificate) {
   EXPECT_EQ(all.out, "first TLSv1.3\n201\n200 300000\n200\n2\n204\n") << all.err << daemon_->log();
 }
 
+// J22
 TEST_P(Tls, PlainClientAndOldProtocolGetNothing) {
   serve(options());
   const ApiAnswer plain = ask(daemon_->port(), {.path = "/v1/health"});
@@ -127,6 +128,15 @@ TEST_P(Tls, PlainClientAndOldProtocolGetNothing) {
       "/bin/sh", {"-c", "openssl s_client -tls1_1 -cipher ALL:@SECLEVEL=0 -connect 127.0.0.1:" +
                             std::to_string(daemon_->port()) + " </dev/null 2>&1"});
   EXPECT_THAT(old.out, HasSubstr("no peer certificate available"));
+  // Nor do ciphers that hide nothing or say nothing about who is there.
+  const auto with_ciphers = [&](const std::string& ciphers) {
+    return run_program("/bin/sh", {"-c", "openssl s_client -tls1_2 -cipher " + ciphers +
+                                             " -connect 127.0.0.1:" +
+                                             std::to_string(daemon_->port()) + " </dev/null 2>&1"})
+        .out;
+  };
+  EXPECT_THAT(with_ciphers("ECDHE"), HasSubstr("BEGIN CERTIFICATE"));
+  EXPECT_THAT(with_ciphers("aNULL:eNULL:@SECLEVEL=0"), HasSubstr("no peer certificate available"));
   EXPECT_EQ(ask_by_tls().out, "first TLSv1.3\n200\n");
 }
 
@@ -143,6 +153,7 @@ TEST_P(Tls, NewCertificateIsTakenOnReloadAndABadOneIsNot) {
   EXPECT_EQ(ask_by_tls().out, "second TLSv1.3\n200\n");
 }
 
+// J22
 TEST_P(Tls, KeyThatOthersCanReadIsRefused) {
   auto refused = [&](const std::string& why) {
     std::vector<std::string> words = options();

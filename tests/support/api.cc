@@ -183,6 +183,17 @@ std::string ApiConnection::read_until(const std::string& text, std::chrono::mill
   return buffer_;
 }
 
+bool ApiConnection::ends(std::chrono::milliseconds patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (std::chrono::steady_clock::now() < end) {
+    pollfd wait{fd_, POLLIN, 0};
+    if (::poll(&wait, 1, 50) == 1 && !fill()) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::string request_text(const ApiRequest& request) {
   std::string text =
       request.method + " " + request.path + " HTTP/1.1\r\nhost: " + request.host + "\r\n";

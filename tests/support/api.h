@@ -63,6 +63,8 @@ class ApiConnection {
   ApiAnswer read_answer();
   // Reads until that text has come or `patience` is over; everything that came.
   std::string read_until(const std::string& text, std::chrono::milliseconds patience);
+  // Whether the other side ends it within that time, whatever it says before.
+  bool ends(std::chrono::milliseconds patience);
   void close();
 
  private:

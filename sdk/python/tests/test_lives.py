@@ -63,6 +63,7 @@ def test_usage_is_told() -> None:
 
 
 def test_a_service_is_there_when_it_is_ready() -> None:
+    """R174"""
     need("services")
     web = {
         "command": "sleep 0.2; exec python3 -m http.server 8000 --bind 127.0.0.1",
@@ -80,8 +81,13 @@ def test_a_service_is_there_when_it_is_ready() -> None:
 
 
 def test_a_port_is_public_only_if_it_is_said() -> None:
+    """R172, R173"""
     need("ports")
     with Sandbox() as box:
+        assert {name: box.id in link for name, link in box.info().links.items()} == {
+            "website": True,
+            "vnc": True,
+        }
         place = box.publish(8080)
         assert place.port == 8080 and not place.public and box.id in place.path
         assert box.ports() == []
@@ -90,6 +96,7 @@ def test_a_port_is_public_only_if_it_is_said() -> None:
 
 
 def test_a_server_inside_is_reached_without_a_network() -> None:
+    """R171"""
     need("ports")
     with Sandbox() as box:
         box.files.write("site/index.html", "from inside")

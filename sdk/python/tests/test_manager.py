@@ -103,6 +103,20 @@ def test_r183_a_sandbox_with_an_operation_is_never_reaped() -> None:
             async with manager.operation(box_id):
                 await asyncio.sleep(0.4)
                 assert not await ended(box_id)
+                # B-41: what another handle began, and what nobody waits for.
+                other = await AsyncSandbox.attach(box_id)
+                call = asyncio.ensure_future(other.run("sleep 1; echo survived"))
+                await other.spawn(["sleep", "2"])
+                await asyncio.sleep(0.1)
+            assert (await call).stdout == "survived\n"
+            await other.close()
+            await asyncio.sleep(0.4)
+            assert not await ended(box_id)
+            for _ in range(200):
+                if manager.stats().total_sandboxes == 0:
+                    break
+                await asyncio.sleep(0.05)
+            assert await ended(box_id)
 
     run(main())
 
@@ -169,10 +183,64 @@ def test_r187_r188_shutdown_is_bounded_and_leaves_nothing(monkeypatch: pytest.Mo
     run(main())
 
 
+def test_r188_what_hangs_is_killed_and_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B-43: what is forgotten has ended, and what does not end in time is not waited for."""
+    monkeypatch.setattr(module, "_SHUTDOWN_PATIENCE", 6.0)
+    monkeypatch.setattr(module, "_FORCE_PATIENCE", 4.0)
+
+    async def main() -> None:
+        manager = SandboxManager()
+        ids = [await manager.create() for _ in range(3)]
+
+        async def hang(**_: Any) -> None:
+            while True:
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    if stubborn:
+                        continue
+                    raise
+
+        stubborn = True
+        vars(await manager.get(ids[0]))["close"] = hang
+        began = time.monotonic()
+        await manager.shutdown()
+        assert time.monotonic() - began < 8
+        assert all([await ended(box_id) for box_id in ids])
+        assert manager.stats().total_sandboxes == 0
+        stubborn = False
+
+    run(main())
+
+
+def test_r188_what_cannot_be_removed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        manager = SandboxManager()
+        first, second = await manager.create(), await manager.create()
+        box = await manager.get(first)
+        close = box.close
+
+        async def fail(*_: Any, **__: Any) -> None:
+            raise SandboxError("injected")
+
+        vars(box)["close"] = fail
+        with monkeypatch.context() as patched:
+            patched.setattr(AsyncCarrel, "delete", fail)
+            with pytest.raises(SandboxError, match=f"could not be removed: {first}$"):
+                await manager.shutdown()
+        assert await ended(second) and not await ended(first)
+        assert manager.stats().total_sandboxes == 1
+        vars(box)["close"] = close
+        await manager.shutdown()
+        assert await ended(first)
+
+    run(main())
+
+
 def test_r189_a_slow_creation_blocks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(image: str) -> str:
         if image == "slow":
-            time.sleep(0.8)
+            time.sleep(3)
             return "no such image"
         return ""
 
@@ -186,8 +254,12 @@ def test_r189_a_slow_creation_blocks_nobody(monkeypatch: pytest.MonkeyPatch) -> 
             began = time.monotonic()
             await manager.get(box_id)
             assert time.monotonic() - began < 0.1
+            # B-42: nor does a second creation, a clean-up or a removal wait for it.
+            other = await manager.create()
+            await manager.clean_up_idle()
             await manager.delete(box_id)
             assert not task.done()
+            await manager.delete(other)
             with pytest.raises(SandboxError, match="Failed to create sandbox"):
                 await task
             assert manager.stats().total_sandboxes == 0

@@ -85,6 +85,7 @@ def test_the_text_of_a_result_is_output_or_what_went_wrong() -> None:
 
 
 def test_a_timeout_keeps_partial_output_and_is_a_timeout_error(box: Sandbox) -> None:
+    """R206, B-39, B-40"""
     result = box.run("echo a; sleep 61", timeout=0.3)
     assert result.timed_out and result.stdout == "a\n" and not result.success
     assert not alive(box, "sleep 61")
@@ -239,6 +240,7 @@ def test_a_sandbox_that_ended_is_a_typed_error_with_the_reason() -> None:
 
 
 def test_a_death_in_the_middle_of_a_command_is_told_at_once() -> None:
+    """R209"""
     with Sandbox() as box:
         with Carrel() as carrel:
             timer = threading.Timer(0.3, carrel.delete, [box.id], {"grace": 0})
@@ -246,8 +248,8 @@ def test_a_death_in_the_middle_of_a_command_is_told_at_once() -> None:
             began = time.monotonic()
             with pytest.raises(GoneError):
                 box.run("sleep 63")
+            assert time.monotonic() - began < 2.3
             timer.join()
-        assert time.monotonic() - began < 5
 
 
 def test_attaching_finds_a_sandbox_and_leaves_it() -> None:

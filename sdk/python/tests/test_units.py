@@ -17,6 +17,7 @@ from carrel.errors import error_of
 
 
 def test_each_code_of_the_api_has_its_error() -> None:
+    """R206, B-39"""
     for code, kinds in {
         "invalid": (carrel.InvalidError, ValueError),
         "not_found": (carrel.NotFoundError, LookupError),

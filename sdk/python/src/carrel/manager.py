@@ -21,7 +21,15 @@ from ._endpoint import find_binary, find_endpoint
 from ._settings import Mount
 from ._steps import Steps, T
 from .config import SandboxSettings, answer_of
-from .errors import NotStartedError, SandboxError, SandboxNotFoundError, SandboxResourceError
+from .daemon import AsyncCarrel
+from .errors import (
+    GoneError,
+    NotFoundError,
+    NotStartedError,
+    SandboxError,
+    SandboxNotFoundError,
+    SandboxResourceError,
+)
 from .results import CopySummary, ExecResult
 from .sandbox import AsyncSandbox
 
@@ -30,6 +38,8 @@ log = logging.getLogger("carrel")
 Bindings = Union[Mapping[str, str], Sequence[Mount], None]
 _ACTIVE_PATIENCE = 5.0
 _SHUTDOWN_PATIENCE = 30.0
+_FORCE_PATIENCE = 5.0  # of that, for what does not let itself be removed
+_LAST_WORD = 0.5  # of either, for who is cancelled
 
 
 def mounts_of_bindings(bindings: Bindings) -> list[Mount]:
@@ -114,6 +124,16 @@ async def _open(settings: SandboxSettings | None, bindings: Bindings) -> Managed
     return box
 
 
+async def _is_in_use(box: ManagedSandbox) -> bool:
+    """Whether a command runs in it or somebody is connected, by whichever handle or program."""
+    async with AsyncCarrel(box._endpoint) as carrel:
+        try:
+            info = await carrel.info(box.id)
+        except (GoneError, NotFoundError):
+            return False
+    return any(holder["by"] in ("command", "connection") for holder in info.held_by)
+
+
 def _image_trouble(image: str) -> str:
     """Why there is no such image, after trying to pull it; nothing if there is one. A daemon
     elsewhere has images of its own and says so itself."""
@@ -156,8 +176,9 @@ class SandboxManager:
             box = await manager.get(box_id)
             await box.run_command("echo hi")
 
-    A sandbox with a call on its way is in use, whoever made that call. Sandboxes of a program that
-    was killed end by themselves, with their leases.
+    A sandbox with a call on its way or a command that runs in it is in use, whoever made that call
+    or started that command. Sandboxes of a program that was killed end by themselves, with their
+    leases.
     """
 
     def __init__(
@@ -277,6 +298,9 @@ class SandboxManager:
             if box is None or box.active > 0:
                 continue
             try:
+                if await _is_in_use(box) or box.active > 0:
+                    box.last_used = asyncio.get_running_loop().time()
+                    continue
                 await self.delete(box_id)
                 removed.append(box_id)
             except Exception as error:
@@ -297,22 +321,21 @@ class SandboxManager:
 
     async def shutdown(self) -> None:
         """Removes all sandboxes, at the same time: waits up to 5 seconds for calls that are on
-        their way, and is done within 30. What could not be removed by then ends with its lease, and
-        is named in the error."""
+        their way, and is done within 30. What hangs is killed before that; what even that could not
+        remove ends with its lease, and is named in the error."""
         self._is_shutting_down = True
         if self._loop_task is not None:
             self._loop_task.cancel()
             await asyncio.gather(self._loop_task, return_exceptions=True)
             self._loop_task = None
-        tasks = {
-            asyncio.ensure_future(self._delete_when_quiet(box_id)): box_id
-            for box_id in [*self._sandboxes]
-        }
+        tasks = [
+            asyncio.ensure_future(self._delete_when_quiet(box_id)) for box_id in self._sandboxes
+        ]
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=_SHUTDOWN_PATIENCE)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._finish(tasks, _SHUTDOWN_PATIENCE - _FORCE_PATIENCE)
+        if self._sandboxes:
+            forced = [asyncio.ensure_future(self._kill(box_id)) for box_id in self._sandboxes]
+            await self._finish(forced, _FORCE_PATIENCE)
         left = [*self._sandboxes]
         if left:
             raise SandboxError(f"these sandboxes could not be removed: {', '.join(left)}")
@@ -324,6 +347,25 @@ class SandboxManager:
         while box is not None and box.active > 0 and loop.time() < deadline:
             await asyncio.sleep(0.02)
         await self.delete(sandbox_id)
+
+    @staticmethod
+    async def _finish(tasks: Sequence[asyncio.Future[None]], patience: float) -> None:
+        """Waits for them, so long and no longer: who takes longer is cancelled."""
+        _, late = await asyncio.wait(tasks, timeout=patience - _LAST_WORD)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=_LAST_WORD)
+        for task in tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                log.error("cannot remove a sandbox: %s", error)
+
+    async def _kill(self, sandbox_id: str) -> None:
+        """Ends it at once, past whatever hangs in its own connections."""
+        async with AsyncCarrel(self._sandboxes[sandbox_id]._endpoint) as carrel:
+            await carrel.delete(sandbox_id, grace=0)
+        self._sandboxes.pop(sandbox_id, None)
+        self._locks.pop(sandbox_id, None)
 
     # The names that others use for the same.
     create_sandbox = create

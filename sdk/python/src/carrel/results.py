@@ -296,6 +296,7 @@ class SandboxInfo:
     enforcement: tuple[Mapping[str, str], ...]
     held_by: tuple[Mapping[str, Any], ...] = ()
     services: tuple[Service, ...] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def running(self) -> bool:
@@ -316,6 +317,7 @@ class SandboxInfo:
             enforcement=tuple(data.get("enforcement", ())),
             held_by=tuple(data.get("held_by", ())),
             services=tuple(Service.of(row) for row in data.get("services", ())),
+            links=data.get("links", {}),
         )
 
 
