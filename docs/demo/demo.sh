@@ -25,9 +25,9 @@ show() { sed 's/^/  /'; }
 # The agent, with a recorded model or a real one.
 agent() {
   if [ -n "${CARREL_MODEL:-}" ]; then
-    "$carrel" agent run --file "$here/flow.toml" "$@"
+    "$carrel" agent run --file "$here/flow.toml"
   else
-    "$carrel" agent run --file "$here/flow.toml" --script "$here/script.toml" "$@"
+    "$carrel" agent run --file "$here/flow.toml" --script "$here/script.toml"
   fi
 }
 
