@@ -2,12 +2,12 @@
 
 many.py PROGRAM ROOT USER SECONDS: ROOT live sandboxes as root, USER as an ordinary user, and 50
 clients for SECONDS each. The daemon stays below 150 MiB, a shell command among many sandboxes takes
-at most three times what it takes among ten (p99), no request fails, and nothing is left behind.
+at most three times what it takes among ten (p99), no request fails, and nothing is left behind. A
+number of 0 leaves that side out.
 """
 
 import os
 import random
-import signal
 import sys
 import threading
 import time
@@ -151,6 +151,9 @@ def check(place, live, seconds):
         fail(place, f"the daemon has {after[0] >> 20} MiB")
     if after[1] > before[1] + 20 or after[2] > before[2] + 8:
         fail(place, "the daemon keeps descriptors or threads")
+    # The first connection was idle for so long that the daemon has ended it.
+    client.close()
+    client = daemon.client()
     for box in boxes:
         client.want(204, "DELETE", box + "?grace_ms=0")
     client.close()
@@ -164,9 +167,8 @@ def main():
     program, as_root, as_user, seconds = sys.argv[1], *map(int, sys.argv[2:5])
     random.seed(int(os.environ.get("CARREL_SEED", "1")))
     become_reaper()
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sides = [(True, as_root), (False, as_user)] if os.geteuid() == 0 else [(False, as_user)]
-    for root, live in sides:
+    for root, live in [side for side in sides if side[1] > 0]:
         print("as root" if root else "as an ordinary user", flush=True)
         place = Place(program, root)
         check(place, live, seconds)
