@@ -119,7 +119,8 @@ constexpr std::array kRoutes = {
     Route{"GET", COMMAND "/output", "getOutput", "What there is of its output", Scope::kRead,
           Body::kNone, "", 200, kBytesType, "Bytes", kOutputQuery, get_output},
     Route{"GET", COMMAND "/events", "followCommand", "Its output as it comes, and its end",
-          Scope::kRead, Body::kNone, "", 200, kEventsType, "Text", kFollowQuery, get_output_events},
+          Scope::kRead, Body::kNone, "", 200, kEventsType, "StreamEvent", kFollowQuery,
+          get_output_events},
     Route{"GET", COMMAND "/terminal", "openTerminal",
           "Its input and output over a WebSocket: bytes as binary messages, JSON as texts",
           Scope::kWrite, Body::kNone, "", 101, "", "", kTerminalQuery, open_terminal},
@@ -140,7 +141,7 @@ constexpr std::array kRoutes = {
           Body::kNone, "", 200, kJsonType, "File", kPathQuery, stat_file},
     Route{"GET", SANDBOX "/files/watch", "watchFiles",
           "What changes in a directory, as it changes: 'watching' first, then a 'change' each",
-          Scope::kRead, Body::kNone, "", 200, kEventsType, "Text", kWatchQuery, watch_files},
+          Scope::kRead, Body::kNone, "", 200, kEventsType, "StreamEvent", kWatchQuery, watch_files},
     Route{"POST", SANDBOX "/files/search", "searchFiles", "Lines with a text", Scope::kRead,
           Body::kJson, "SearchRequest", 200, kJsonType, "MatchList", kNothing, search_files},
     Route{"POST", SANDBOX "/files/mkdir", "makeDirectory", "Makes a directory, and those above it",
@@ -187,7 +188,7 @@ constexpr std::array kRoutes = {
           Body::kNone, "", 200, kJsonType, "Anything", kDiffQuery, get_diff},
 
     Route{"GET", "/v1/events", "followEvents", "What happens to sandboxes, as it happens",
-          Scope::kRead, Body::kNone, "", 200, kEventsType, "Text", kEventsQuery, get_events},
+          Scope::kRead, Body::kNone, "", 200, kEventsType, "StreamEvent", kEventsQuery, get_events},
 };
 
 #undef SANDBOX

@@ -13,6 +13,9 @@ namespace {
 constexpr std::string_view kFixed = R"({
 "Anything": {"type": "object"},
 "Text": {"type": "string"},
+"StreamEvent": {"type": "object", "description": "one event of the stream, of its lines `id`, `event` and `data`",
+  "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"}},
+  "required": ["data"]},
 "Bytes": {"type": "string", "format": "binary"},
 "Status": {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}},
 "Version": {"type": "object", "required": ["version", "api"],
