@@ -99,8 +99,10 @@ TEST_P(MicrovmNetwork, WithoutAnEgressProcessNothingLeaves) {
 }
 
 TEST_P(MicrovmNetwork, AOneShotHasOneToo) {
-  const Run run = python(fetching("https://allowed.test/z") + fetching("https://evil.test/"),
-                         with("allow=allowed.test"));
+  const std::string code = fetching("https://allowed.test/z") + fetching("https://evil.test/");
+  const Run run = carrel({"run", "--backend", "microvm", "--network", "allow=allowed.test",
+                          "--timeout", "150", "--", "python3", "-c", code},
+                         {.timeout_seconds = 200});
   EXPECT_NE(run.out.find("hello from allowed.test /z"), std::string::npos) << run.out << run.err;
   EXPECT_NE(run.out.find("failed"), std::string::npos) << run.out;
 }
