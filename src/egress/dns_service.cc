@@ -90,18 +90,16 @@ Task<void> serve_dns_datagrams(std::shared_ptr<Room> room, std::shared_ptr<Watch
   }
 }
 
-Task<void> serve_dns_stream(std::shared_ptr<Room> room, UniqueFd connection) {
-  Watched client(room->service().loop, std::move(connection));
-  LiveFlow flow;
-  flow.client = &client;
-  if (!room->enter(flow).ok()) {
-    client.reset_on_close();
-    co_return;
-  }
+namespace {
+
+// Answers one lookup after the other, each with its size before it.
+Task<void> answer_all(std::shared_ptr<Room> room, Watched& client, DnsTransport transport) {
   std::vector<std::uint8_t> data;
   std::array<std::uint8_t, kLargestDnsMessage> buffer{};
+  const bool carried = transport == DnsTransport::kUdp;
   for (bool open = true; open;) {
-    const auto n = co_await read_some(client, buffer, in(kStreamPatience));
+    const Deadline patience = carried ? kNever : in(kStreamPatience);
+    const auto n = co_await read_some(client, buffer, patience);
     if (n <= 0) {
       break;
     }
@@ -114,18 +112,37 @@ Task<void> serve_dns_stream(std::shared_ptr<Room> room, UniqueFd connection) {
       if (data.size() < size + 2) {
         break;
       }
-      auto reply = answer(*room, Bytes(data).subspan(2, size), DnsTransport::kTcp);
+      auto reply = answer(*room, Bytes(data).subspan(2, size), transport);
       data.erase(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(size + 2));
-      if (!reply.has_value()) {
+      if (!reply.has_value() && !carried) {
         open = false;
         break;
       }
-      reply->insert(reply->begin(), {static_cast<std::uint8_t>(reply->size() >> 8),
-                                     static_cast<std::uint8_t>(reply->size())});
-      open = co_await write_whole(client, *reply, in(kStreamPatience));
+      std::vector<std::uint8_t> told = reply.value_or(std::vector<std::uint8_t>());
+      told.insert(told.begin(), {static_cast<std::uint8_t>(told.size() >> 8),
+                                 static_cast<std::uint8_t>(told.size())});
+      open = co_await write_whole(client, told, in(kStreamPatience));
     }
   }
+}
+
+}  // namespace
+
+Task<void> serve_dns_stream(std::shared_ptr<Room> room, UniqueFd connection) {
+  Watched client(room->service().loop, std::move(connection));
+  LiveFlow flow;
+  flow.client = &client;
+  if (!room->enter(flow).ok()) {
+    client.reset_on_close();
+    co_return;
+  }
+  co_await answer_all(room, client, DnsTransport::kTcp);
   room->leave(flow);
+}
+
+Task<void> serve_dns_carried(std::shared_ptr<Room> room, UniqueFd connection) {
+  Watched client(room->service().loop, std::move(connection));
+  co_await answer_all(room, client, DnsTransport::kUdp);
 }
 
 }  // namespace carrel::egress

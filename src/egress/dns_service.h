@@ -10,5 +10,8 @@ namespace carrel::egress {
 // that nothing can be told to anybody by asking.
 Task<void> serve_dns_datagrams(std::shared_ptr<Room> room, std::shared_ptr<Watched> socket);
 Task<void> serve_dns_stream(std::shared_ptr<Room> room, UniqueFd connection);
+// Datagrams of a machine, one after the other on a connection and each answered in its turn, if
+// only with nothing.
+Task<void> serve_dns_carried(std::shared_ptr<Room> room, UniqueFd connection);
 
 }  // namespace carrel::egress

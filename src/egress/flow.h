@@ -17,4 +17,10 @@ enum class Entrance {
 Task<void> accept_flows(std::shared_ptr<Room> room, std::shared_ptr<Watched> listener,
                         Entrance entrance);
 
+// Takes connections that the porter of a machine hands over, until it does no more. What comes is
+// hostile: whatever is not as protocol/outward.h says ends it.
+Task<void> take_flows(std::shared_ptr<Room> room, std::shared_ptr<Watched> porter);
+// Waits until the machine has a network.
+Task<Status> await_machine(Watched& porter);
+
 }  // namespace carrel::egress

@@ -81,6 +81,10 @@ void Passage::note(std::string_view event, const policy::Verdict& verdict, std::
 
 Task<void> Passage::serve_redirected() {
   const auto meant = original_destination(client_.fd());
+  co_await serve_meant(meant);
+}
+
+Task<void> Passage::serve_meant(std::optional<SocketAddress> meant) {
   const auto address = meant.has_value() ? meant->address() : std::nullopt;
   if (!address.has_value()) {
     client_.reset_on_close();

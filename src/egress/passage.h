@@ -37,6 +37,8 @@ class Passage {
 
   // The program meant another address, which the kernel knows.
   Task<void> serve_redirected();
+  // The same, which somebody else told us. Nothing: nobody knows.
+  Task<void> serve_meant(std::optional<SocketAddress> meant);
   // The program asks a proxy.
   Task<void> serve_proxied();
 

@@ -17,6 +17,7 @@ namespace {
 
 constexpr const char* kFile = "registration";
 constexpr const char* kSocket = "socket";
+constexpr const char* kPorterSocket = "porter";
 constexpr std::size_t kLargest = 1U << 20;
 constexpr int kBacklog = 64;
 
@@ -90,11 +91,13 @@ Status write_registration(const storage::Home& home, const Registration& registr
   CARREL_ASSIGN(const UniqueFd directory, open_registration(home, registration.id));
   // An id has nothing in it that would have to be escaped.
   const bool long_lived = registration.kind == Registration::Kind::kLongLived;
+  const bool porter = registration.way == Registration::Way::kPorter;
   const std::string policy = nlohmann::json(policy::network_to_json(registration.policy)).dump();
   return replace_quickly(
       directory.get(),
       R"({"id":")" + registration.id + R"(","long_lived":)" + (long_lived ? "true" : "false") +
-          R"(,"pid":)" + std::to_string(registration.pid) + R"(,"start_time":)" +
+          R"(,"porter":)" + (porter ? "true" : "false") + R"(,"pid":)" +
+          std::to_string(registration.pid) + R"(,"start_time":)" +
           std::to_string(registration.start_time) + R"(,"policy":)" + policy + "}");
 }
 
@@ -118,6 +121,8 @@ Result<Registration> read_registration(const storage::Home& home, const std::str
   registration.id = id;
   registration.kind = object.value("long_lived", false) ? Registration::Kind::kLongLived
                                                         : Registration::Kind::kOneShot;
+  registration.way =
+      object.value("porter", false) ? Registration::Way::kPorter : Registration::Way::kSockets;
   registration.pid = object.value("pid", 0);
   registration.start_time = object.value("start_time", std::uint64_t{0});
   CARREL_ASSIGN(registration.policy,
@@ -152,6 +157,39 @@ Result<UniqueFd> bind_guest_socket(const storage::Home& home, const std::string&
       ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       ::listen(socket.get(), kBacklog) != 0) {
     return system_error("bind the sandbox's socket");
+  }
+  return socket;
+}
+
+Result<UniqueFd> bind_porter_socket(const storage::Home& home, const std::string& id) {
+  CARREL_ASSIGN(const UniqueFd directory, open_registration(home, id));
+  // An attempt to make it may have failed before.
+  ::unlinkat(directory.get(), kPorterSocket, 0);
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const sockaddr_un address = socket_address(directory.get(), kPorterSocket);
+  if (!socket.valid() ||
+      ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return system_error("bind the socket of the machine's network");
+  }
+  return socket;
+}
+
+Result<UniqueFd> connect_porter(const storage::Home& home, const Registration& registration) {
+  const Error gone{Code::kGone, 0, "sandbox " + registration.id + " has ended", {}};
+  CARREL_ASSIGN(const UniqueFd directory, find_registration(home, registration.id));
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const sockaddr_un address = socket_address(directory.get(), kPorterSocket);
+  if (!socket.valid() ||
+      ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return errno == ECONNREFUSED || errno == ENOENT
+               ? gone
+               : system_error("connect to the machine of sandbox " + registration.id);
+  }
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+      peer.pid != registration.pid || !is_alive(registration)) {
+    return gone;
   }
   return socket;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "egress/flow.h"
 #include "egress/guest_sockets.h"
 #include "egress/io.h"
 #include "egress/self_test.h"
@@ -90,8 +91,29 @@ Task<Status> Rooms::attach_alone(std::string id) {
     room->set_policy(std::move(registration->policy));
     co_return Status();
   }
+  if (registration->way == Registration::Way::kPorter) {
+    const Status met = co_await open_machine(std::move(registration.value()));
+    co_return met;
+  }
   const Status opened = co_await open(std::move(registration.value()));
   co_return opened;
+}
+
+Task<Status> Rooms::open_machine(Registration registration) {
+  auto connection = connect_porter(*home_, registration);
+  if (!connection.ok()) {
+    co_return connection.error();
+  }
+  ::fcntl(connection->get(), F_SETFL, O_NONBLOCK);
+  auto porter = std::make_shared<Watched>(service_->loop, std::move(connection.value()));
+  const Status there = co_await await_machine(*porter);
+  if (!there.ok()) {
+    co_return there;
+  }
+  RoomSockets none;
+  const Status served =
+      co_await serve(std::move(registration), GuestLink::kPorter, porter, std::move(none));
+  co_return served;
 }
 
 Task<Status> Rooms::open(Registration registration) {
@@ -156,8 +178,11 @@ Task<Status> Rooms::serve(Registration registration, GuestLink link, std::shared
   Probes probes{std::move(sockets[protocol::kDatagramProbe]),
                 std::move(sockets[protocol::kStreamProbe])};
   room->open(std::move(sockets));
-  // CRITICAL: no command runs in a sandbox whose network does not hold.
-  if (room->is_new()) {
+  // CRITICAL: no command runs in a sandbox whose network does not hold. Out of a machine there is
+  // no other way than through the porter: what is not handed over here goes nowhere.
+  if (room->is_new() && link == GuestLink::kPorter) {
+    room->settle();
+  } else if (room->is_new()) {
     const Tried tried = link == GuestLink::kPidfd ? Tried::kConnections : Tried::kNothing;
     const Status proven = co_await prove(*room, std::move(probes), tried);
     if (!proven.ok()) {
@@ -189,6 +214,8 @@ Task<void> Rooms::watch(std::shared_ptr<Room> room, GuestLink link, std::shared_
     if (room->live() == 0) {
       co_await service_->loop.sleep(in(kAfterwards));
     }
+  } else if (link == GuestLink::kPorter) {
+    co_await take_flows(room, guest);
   } else {
     std::array<std::uint8_t, 256> ignored;
     std::ptrdiff_t n = 1;

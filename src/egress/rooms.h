@@ -37,10 +37,12 @@ class Rooms {
 
  private:
   Task<Status> attach_alone(std::string id);
-  // How the end of a guest is seen: its connection ends, or its process is ready to be waited for.
-  enum class GuestLink { kConnection, kPidfd };
+  // How the end of a guest is seen: its connection ends, its process is ready to be waited for, or
+  // the porter of its machine says no more.
+  enum class GuestLink { kConnection, kPidfd, kPorter };
 
   Task<Status> open(Registration registration);
+  Task<Status> open_machine(Registration registration);
   Task<Status> serve(Registration registration, GuestLink link, std::shared_ptr<Watched> guest,
                      RoomSockets sockets);
   Status give_authority(Room& room);

@@ -24,7 +24,6 @@
 #include "guest/maker.h"
 #include "guest/root_builder.h"
 #include "guest/runtime.h"
-#include "kernel/uapi/mount.h"
 #include "protocol/boot.h"
 #include "protocol/frame.h"
 #include "protocol/trunk.h"
@@ -42,7 +41,7 @@ constexpr char kSocket[] = "/run/guest";
 
 // The whole machine ends, and with it whoever runs it.
 [[noreturn]] void power_off() {
-  sync();
+  // Nothing is synced: what is written goes to the host at once, and through this process.
   reboot(RB_AUTOBOOT);  // it is not started again: see backends/microvm
   for (;;) {
     pause();
@@ -96,33 +95,61 @@ bool enter_root(Failure& failure) {
          mount_one("tmpfs", "/run", MS_NOSUID | MS_NODEV | MS_NOEXEC, failure);
 }
 
-// What the host says about this sandbox: "listens" where the guest has clients.
-bool read_terms(bool& listens) {
-  char text[64];
+// What the host says about this sandbox.
+struct Terms {
+  bool listens = false;
+  SharedTree trees[protocol::kMaxTrees];
+  std::size_t tree_count = 0;
+  Text<protocol::kIdSize + 1> network;  // the sandbox's id; empty: it has none
+};
+
+bool read_term(std::string_view line, Terms& terms) {
+  if (line == kTermListens || line == kTermOnce) {
+    terms.listens = line == kTermListens;
+    return true;
+  }
+  if (line.starts_with(kTermNetwork)) {
+    terms.network.add(part(line, sizeof kTermNetwork - 1));
+    return true;
+  }
+  if ((line != kTermFolder && line != kTermFile) || terms.tree_count == protocol::kMaxTrees) {
+    return false;
+  }
+  using Kind = SharedTree::Kind;
+  terms.trees[terms.tree_count++].kind = line == kTermFolder ? Kind::kFolder : Kind::kFile;
+  return true;
+}
+
+bool read_terms(Terms& terms) {
+  char text[1024];
   int file = open(kMachineTerms, O_RDONLY | O_CLOEXEC);
   const ssize_t size = file < 0 ? -1 : read(file, text, sizeof text);
   if (file >= 0) {
     close(file);
   }
-  listens = size > 0 && std::string_view(text, static_cast<std::size_t>(size)) == "listens\n";
-  return size >= 0;
+  std::string_view rest(text, size > 0 ? static_cast<std::size_t>(size) : 0);
+  bool known = !rest.empty();
+  while (known && !rest.empty()) {
+    const std::size_t end = rest.find('\n');
+    known = end != std::string_view::npos && read_term(part(rest, 0, end), terms);
+    rest = part(rest, end + 1);
+  }
+  return known;
 }
 
-// The trees that come with the plan, as detached mounts.
-std::size_t open_trees(int* trees) {
-  std::size_t count = 0;
-  for (; count < protocol::kMaxTrees; ++count) {
-    Path path;
-    path.add(kMachineTrees).add_number(count);
-    int tree = open_tree(
-        AT_FDCWD, path.c_str(),
-        kCloneTree | kernel::uapi::kAtRecursive | kNoFollow | static_cast<unsigned>(O_CLOEXEC));
-    if (tree < 0) {
-      break;
+// Makes the trees that come with the plan, and has their requests carried to the host.
+bool share_trees(Terms& terms, Trunk& trunk, Failure& failure) {
+  for (std::size_t i = 0; i < terms.tree_count; ++i) {
+    SharedTree& tree = terms.trees[i];
+    const char number = static_cast<char>(i);
+    if (!share_tree(tree, failure)) {
+      return false;
     }
-    trees[count] = tree;
+    if (!trunk.carry_out(tree.connection, {protocol::TrunkPurpose::kFiles, {&number, 1}})) {
+      return failure.at("reach", "a tree of the host", -ENOBUFS);
+    }
   }
-  return count;
+  return true;
 }
 
 // The first words between the maker and the guest. The maker's descriptors cannot come into a
@@ -221,14 +248,25 @@ int bind_socket() {
 }
 
 int call_guest(void*) {
-  const struct sockaddr_un address = socket_of_guest();
-  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd >= 0 &&
-      connect(fd, reinterpret_cast<const struct sockaddr*>(&address), sizeof address) != 0) {
-    close(fd);
-    return -1;
+  const int fd = connect_to_guest();
+  if (fd >= 0) {
+    fcntl(fd, F_SETFL, O_NONBLOCK);
   }
   return fd;
+}
+
+// What the sandbox's network has for the host, as much as there is room for.
+void carry_network(Trunk& trunk, int switchboard) {
+  HandedOver taken;
+  while (trunk.can_carry_out() && take_outward(switchboard, taken)) {
+    const bool begun = taken.fd < 0;
+    const protocol::TrunkLabel label{
+        begun ? protocol::TrunkPurpose::kNetwork : protocol::TrunkPurpose::kConnection,
+        begun ? std::string_view() : std::string_view(taken.label, sizeof taken.label)};
+    if (!trunk.carry_out(taken.fd, label)) {
+      close(taken.fd);
+    }
+  }
 }
 
 bool map_ids(long child) {
@@ -335,14 +373,25 @@ void finish(Trunk& trunk) {
 
 }  // namespace
 
+int connect_to_guest() {
+  const struct sockaddr_un address = socket_of_guest();
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd >= 0 &&
+      connect(fd, reinterpret_cast<const struct sockaddr*>(&address), sizeof address) != 0) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
 int run_machine() {
   static Trunk trunk;
   static Opening opening;
+  static Terms terms;
   Failure failure;
   if (getpid() != 1) {
     return 1;
   }
-  bool listens = false;
   mkdir("/dev", 0755);
   mkdir("/root", 0755);
   const bool mounted = mount_one("devtmpfs", "/dev", 0, failure);
@@ -351,7 +400,7 @@ int run_machine() {
     fd = open("/dev/null", O_RDWR);
   }
   int image = open("/init", O_RDONLY | O_CLOEXEC);
-  const bool knows = read_terms(listens) && image >= 0;
+  const bool knows = read_terms(terms) && image >= 0;
   const bool loaded = mounted && load_modules(failure);
   int line = open_line();
   int ends[2] = {-1, -1};
@@ -367,28 +416,36 @@ int run_machine() {
   if (!knows) {
     failure.at("read", "the machine's terms", -EBADMSG);
   }
-  if (!knows || !loaded || !enter_root(failure)) {
+  if (!knows || !loaded || !enter_root(failure) || !share_trees(terms, trunk, failure)) {
     report(trunk, ends[1], failure);
   }
   // As much as is asked for is given, as on a host that has much: the limit is about what is used.
   write_file(AT_FDCWD, "/proc/sys/vm/overcommit_memory", "1");
-  opening.tree_count = open_trees(opening.trees);
-  opening.listener = listens ? bind_socket() : -1;
+  for (std::size_t i = 0; i < terms.tree_count; ++i) {
+    opening.trees[opening.tree_count++] = terms.trees[i].mount;
+  }
+  opening.listener = terms.listens ? bind_socket() : -1;
   int signals = watch_children();
   const long guest = start_guest(ends[1], image, failure);
-  if (guest == 0 || (listens && opening.listener < 0)) {
+  if (guest == 0 || (terms.listens && opening.listener < 0)) {
     failure.at("start", "the guest in its machine", -errno);
     report(trunk, ends[1], failure);
   }
   close(ends[1]);
+  const bool networked = !terms.network.view().empty();
+  const int others[] = {signals, networked ? start_switchboard(terms.network.view(), failure) : -1};
   for (;;) {
     unsigned ready = 0;
-    if (!trunk.serve(&signals, 1, ready, -1)) {
+    // What there is no room for waits where it is.
+    if (!trunk.serve(others, networked && trunk.can_carry_out() ? 2 : 1, ready, -1)) {
       power_off();
     }
     if ((ready & 1U) != 0 && reap(signals, guest)) {
       finish(trunk);
       power_off();
+    }
+    if ((ready & 2U) != 0) {
+      carry_network(trunk, others[1]);
     }
   }
 }

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "guest/failure.h"
+#include "protocol/outward.h"
 
 // The first process of a machine of its own: root there, and nobody of the sandbox's. It loads the
 // kernel's modules, mounts the root that the host shows as a block device, starts the guest in
@@ -14,10 +16,16 @@ namespace carrel::guest {
 inline constexpr char kMachineWord[] = "machine";
 
 // What the host puts into the first file system, beside this program as "init".
-inline constexpr char kMachineTerms[] = "/terms";      // lines: see machine.cc
+inline constexpr char kMachineTerms[] = "/terms";      // lines of these words
 inline constexpr char kMachineModules[] = "/modules";  // a line for each, in their order
-// In the root: the trees that come with a plan, by their numbers.
-inline constexpr char kMachineTrees[] = "/.carrel/trees/";
+// The first line: whether the guest has clients beside its maker.
+inline constexpr char kTermListens[] = "listens";
+inline constexpr char kTermOnce[] = "once";
+// Then, where the sandbox has a network, its id.
+inline constexpr char kTermNetwork[] = "network ";
+// Then what each tree is that comes with a plan, in their order.
+inline constexpr char kTermFolder[] = "folder";
+inline constexpr char kTermFile[] = "file";
 
 int run_machine();
 
@@ -27,6 +35,28 @@ inline bool in_machine = false;
 
 // How often the machine's kernel has ended a process because there was no memory any more.
 std::uint64_t count_kills(int vmstat);
+
+// A tree of the host's: a file system whose requests go to the host.
+struct SharedTree {
+  enum class Kind { kFolder, kFile } kind = Kind::kFolder;
+  int mount = -1;
+  int connection = -1;  // where its requests come out and its answers go in
+};
+// Makes it, and a process that carries messages between the kernel and the connection.
+bool share_tree(SharedTree& tree, Failure& failure);
+
+// A connection to the guest; -1: it does not listen yet.
+int connect_to_guest();
+
+// Starts a process that takes connections in the sandbox's captive network, and says when it has
+// begun to; where what it takes comes out, or -1.
+int start_switchboard(std::string_view id, Failure& failure);
+struct HandedOver {
+  char label[protocol::kOutwardSize];
+  int fd = -1;  // -1: it has begun, and there is no label
+};
+// False: there is nothing at the moment.
+bool take_outward(int switchboard, HandedOver& taken);
 
 // Loads each module that is named. A module that the kernel has already is fine.
 bool load_modules(Failure& failure);

@@ -1,12 +1,28 @@
 #include "guest/standstill.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
 
+#include "guest/machine.h"
 #include "guest/processes.h"
 #include "guest/runtime.h"
 
 namespace carrel::guest {
+
+namespace {
+
+// What a program in a machine changed by its address is in that machine's memory until now, and the
+// host looks at its files.
+void write_back() {
+  int workspace = open("/workspace", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (workspace >= 0) {
+    syncfs(workspace);
+    close(workspace);
+  }
+}
+
+}  // namespace
 
 int begin_standstill(Guest& guest, std::uint32_t client) {
   if (guest.freezer == kPaused) {
@@ -19,6 +35,9 @@ int begin_standstill(Guest& guest, std::uint32_t client) {
   if (!stop_everybody(guest.stopped)) {
     end_standstill(guest);
     return -ETIMEDOUT;
+  }
+  if (in_machine) {
+    write_back();
   }
   return 0;
 }
@@ -48,6 +67,9 @@ int begin_pause(Guest& guest, protocol::Standstill how) {
   if (how == protocol::Standstill::kBySignals && !stop_everybody(guest.stopped)) {
     end_standstill(guest);
     return -ETIMEDOUT;
+  }
+  if (in_machine) {
+    write_back();
   }
   guest.freezer = kPaused;
   guest.paused_us = now_us();

@@ -234,9 +234,9 @@ SyscallRules without_signals_to_first(SyscallRules rules) {
 
 SyscallRules guest_syscalls() {
   SyscallRules rules = workload_syscalls();
-  constexpr int kCalls[] = {
-      SYS_prlimit64,     SYS_sched_setaffinity, SYS_sched_setscheduler, SYS_sched_setparam,
-      SYS_sched_setattr, SYS_setpriority,       SYS_ioprio_set,         SYS_seccomp};
+  constexpr int kCalls[] = {SYS_prlimit64,      SYS_sched_setaffinity, SYS_sched_setscheduler,
+                            SYS_sched_setparam, SYS_sched_setattr,     SYS_setpriority,
+                            SYS_ioprio_set,     SYS_seccomp,           SYS_syncfs};
   rules.set(kCalls, Verdict{kAllowCall, {}});
   return rules;
 }

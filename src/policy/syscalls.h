@@ -41,5 +41,10 @@ kernel::SyscallRules egress_syscalls();
 // bytes and one that reads files for it. No exec, no process, no new socket, nothing is written to
 // but what is open.
 kernel::SyscallRules beside_machine_syscalls();
+// The same of one that hands connections on.
+kernel::SyscallRules connects_machine_syscalls();
+// Those of the one that changes files for it, beneath folders that are open: no device, no set-id
+// bit, no owner.
+kernel::SyscallRules writes_for_machine_syscalls();
 
 }  // namespace carrel::policy

@@ -1,7 +1,11 @@
+#include <linux/fs.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "kernel/uapi/syscall_numbers.h"
 #include "policy/syscalls.h"
@@ -36,6 +40,17 @@ constexpr int kBesideMachine[] = {
     SYS_exit_group,    SYS_restart_syscall,
 };
 
+// What changes a tree beneath a folder, and what is read of it.
+constexpr int kWritesForMachine[] = {
+    SYS_pwrite64,  SYS_ftruncate,  SYS_fallocate, SYS_fsync,        SYS_fdatasync, SYS_utimensat,
+    SYS_symlinkat, SYS_linkat,     SYS_unlinkat,  SYS_fstatfs,      SYS_fgetxattr, SYS_fsetxattr,
+    SYS_geteuid,   SYS_flistxattr, SYS_getegid,   SYS_fremovexattr,
+};
+
+Verdict allowed_if(kernel::Condition condition) {
+  return Verdict{kernel::fail_with(EPERM), {{{std::move(condition)}, kAllowCall}}};
+}
+
 }  // namespace
 
 kernel::SyscallRules beside_machine_syscalls() {
@@ -46,6 +61,27 @@ kernel::SyscallRules beside_machine_syscalls() {
       {{{kernel::masked_one_of(Argument::kThird, PROT_EXEC, {0})}, kAllowCall}}};
   rules.set(SYS_mmap, without_exec);
   rules.set(SYS_mprotect, without_exec);
+  return rules;
+}
+
+kernel::SyscallRules connects_machine_syscalls() {
+  kernel::SyscallRules rules = beside_machine_syscalls();
+  rules.set(SYS_socketpair, allowed_if(kernel::equals(Argument::kFirst, AF_UNIX)));
+  rules.set(SYS_shutdown, Verdict{kAllowCall, {}});
+  return rules;
+}
+
+kernel::SyscallRules writes_for_machine_syscalls() {
+  kernel::SyscallRules rules = beside_machine_syscalls();
+  rules.set(kWritesForMachine, Verdict{kAllowCall, {}});
+  constexpr std::uint32_t kSetId = S_ISUID | S_ISGID;
+  const kernel::Condition plain = kernel::masked_one_of(Argument::kThird, kSetId, {0});
+  rules.set(SYS_fchmodat, allowed_if(plain));
+  rules.set(SYS_mkdirat, allowed_if(plain));
+  rules.set(SYS_mknodat, allowed_if(kernel::masked_one_of(Argument::kThird, kSetId | S_IFMT,
+                                                          {S_IFREG, S_IFIFO, S_IFSOCK})));
+  rules.set(SYS_renameat2,
+            allowed_if(kernel::only_bits(Argument::kFifth, RENAME_NOREPLACE | RENAME_EXCHANGE)));
   return rules;
 }
 

@@ -379,6 +379,34 @@ TEST(SyscallsTest, WhereFilesStayOnTheHostNoneIsGivenItsOwnersRights) {
 #endif
 }
 
+TEST(SyscallsTest, WhoeverServesAMachineDoesLittle) {
+  const SyscallRules carries = connects_machine_syscalls();
+  const SyscallRules writes = writes_for_machine_syscalls();
+  for (const SyscallRules& rules : {beside_machine_syscalls(), carries, writes}) {
+    for (const long number : {SYS_execve, SYS_clone, SYS_socket, SYS_connect, SYS_openat, SYS_mount,
+                              SYS_ptrace, SYS_fchownat, SYS_fchmod, SYS_unshare, SYS_kill}) {
+      EXPECT_EQ(rules.decide(call_of(number)), kEperm) << number;
+    }
+  }
+  EXPECT_EQ(carries.decide(call_of(SYS_socketpair, {AF_UNIX})), kAllowCall);
+  EXPECT_EQ(carries.decide(call_of(SYS_socketpair, {AF_INET})), kEperm);
+  EXPECT_EQ(carries.decide(call_of(SYS_unlinkat)), kEperm);
+  EXPECT_EQ(writes.decide(call_of(SYS_socketpair, {AF_UNIX})), kEperm);
+  EXPECT_EQ(writes.decide(call_of(SYS_fchmodat, {3, 0, 01777})), kAllowCall);
+  for (const std::uint64_t bits : {04755U, 02755U}) {
+    EXPECT_EQ(writes.decide(call_of(SYS_fchmodat, {3, 0, bits})), kEperm);
+    EXPECT_EQ(writes.decide(call_of(SYS_mkdirat, {3, 0, bits})), kEperm);
+    EXPECT_EQ(writes.decide(call_of(SYS_mknodat, {3, 0, S_IFIFO | bits})), kEperm);
+  }
+  for (const std::uint64_t kind : {S_IFCHR + 0U, S_IFBLK + 0U, 0U}) {
+    EXPECT_EQ(writes.decide(call_of(SYS_mknodat, {3, 0, kind | 0600U})), kEperm) << kind;
+  }
+  EXPECT_EQ(writes.decide(call_of(SYS_mknodat, {3, 0, S_IFIFO | 0600U})), kAllowCall);
+  constexpr std::uint64_t kWhiteout = 4;  // RENAME_WHITEOUT
+  EXPECT_EQ(writes.decide(call_of(SYS_renameat2, {3, 0, 3, 0, 1})), kAllowCall);
+  EXPECT_EQ(writes.decide(call_of(SYS_renameat2, {3, 0, 3, 0, kWhiteout})), kEperm);
+}
+
 TEST(SyscallsTest, DebuggersMayTraceButNotTakeDescriptors) {
   const SyscallRules rules = debug_syscalls();
   for (const long number : Numbers{SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev}) {

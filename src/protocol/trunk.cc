@@ -6,11 +6,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "protocol/outward.h"
+
 namespace carrel::protocol {
 
 namespace {
 
 constexpr std::size_t kMostOthers = 8;
+
+// Whether nobody is at the other side any more, who could have ended only what he says.
+bool has_hung_up(int fd) {
+  struct pollfd look{fd, 0, 0};
+  return poll(&look, 1, 0) > 0 && (look.revents & (POLLHUP | POLLERR)) != 0;
+}
 
 std::uint32_t smaller(std::size_t a, std::size_t b) {
   return static_cast<std::uint32_t>(a < b ? a : b);
@@ -33,13 +41,38 @@ bool parse_trunk_header(const unsigned char* data, TrunkEnd here, TrunkFrame& fr
     case TrunkKind::kGone:
       return here == TrunkEnd::kHost && frame.channel == 0 && frame.size == 0;
     case TrunkKind::kOpen:
-      return here == TrunkEnd::kMachine && frame.channel != 0 && frame.size == 0;
+      return here == TrunkEnd::kMachine && frame.channel != 0 && frame.channel < kTrunkInward &&
+             frame.size == 0;
+    case TrunkKind::kReach:
+      return here == TrunkEnd::kHost && frame.channel >= kTrunkInward && frame.size > 0 &&
+             frame.size <= kTrunkLabel;
     case TrunkKind::kData:
       return frame.size > 0 && frame.size <= kTrunkPiece;
     case TrunkKind::kCredit:
       return frame.size > 0 && frame.size <= kTrunkWindow;
     case TrunkKind::kClose:
       return frame.size == 0;
+    case TrunkKind::kEnd:
+      return frame.size == 0 && frame.channel >= kTrunkInward;
+  }
+  return false;
+}
+
+bool parse_trunk_label(std::string_view payload, TrunkLabel& label) {
+  if (payload.empty() || payload.size() > kTrunkLabel) {
+    return false;
+  }
+  label.purpose = static_cast<TrunkPurpose>(payload[0]);
+  label.detail = {payload.data() + 1, payload.size() - 1};
+  switch (label.purpose) {
+    case TrunkPurpose::kFiles:
+      return label.detail.size() == 1;
+    case TrunkPurpose::kConnection: {
+      Outward outward;
+      return parse_outward(label.detail, outward);
+    }
+    case TrunkPurpose::kNetwork:
+      return label.detail.empty();
   }
   return false;
 }
@@ -63,16 +96,42 @@ void Trunk::reset(Channel& channel, int fd) {
   channel.used = true;
   channel.fd = fd;
   channel.told_close = channel.heard_close = channel.opens = false;
+  channel.told_end = channel.heard_end = false;
   channel.ended = fd < 0;
   channel.credit = kTrunkWindow;
   channel.owed = channel.start = channel.size = 0;
 }
 
 bool Trunk::carry(int fd) {
-  for (std::uint16_t i = 1; i < kTrunkChannels; ++i) {
+  for (std::uint16_t i = 1; i < kTrunkInward; ++i) {
     if (!channels_[i].used) {
       reset(channels_[i], fd);
       channels_[i].opens = true;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Trunk::can_carry_out() const {
+  for (std::uint16_t i = kTrunkInward; i < kTrunkChannels; ++i) {
+    if (!channels_[i].used) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Trunk::carry_out(int fd, const TrunkLabel& label) {
+  for (std::uint16_t i = kTrunkInward; i < kTrunkChannels && label.detail.size() < kTrunkLabel;
+       ++i) {
+    Channel& channel = channels_[i];
+    if (!channel.used) {
+      reset(channel, fd);
+      channel.opens = true;
+      channel.ring[0] = static_cast<char>(label.purpose);
+      memcpy(channel.ring + 1, label.detail.data(), label.detail.size());
+      channel.size = static_cast<std::uint32_t>(label.detail.size() + 1);
       return true;
     }
   }
@@ -95,7 +154,8 @@ bool Trunk::is_idle() const {
   if (out_size_ != 0 || word_ != TrunkKind{}) {
     return false;
   }
-  for (const Channel& channel : channels_) {
+  for (std::uint16_t i = 0; i < kTrunkInward; ++i) {
+    const Channel& channel = channels_[i];
     if (channel.used && !(channel.ended && channel.told_close)) {
       return false;
     }
@@ -105,17 +165,16 @@ bool Trunk::is_idle() const {
 
 bool Trunk::has_delivered() const {
   for (const Channel& channel : channels_) {
-    if (channel.used && channel.fd >= 0 && channel.size > 0) {
+    if (channel.used && channel.fd >= 0 && channel.size > 0 && !channel.opens) {
       return false;
     }
   }
   return true;
 }
 
-// Hands over what came, as far as it is taken.
-void Trunk::deliver(std::uint16_t number) {
+bool Trunk::send_on(std::uint16_t number) {
   Channel& channel = channels_[number];
-  while (channel.fd >= 0 && channel.size > 0) {
+  while (channel.fd >= 0 && channel.size > 0 && !channel.opens) {
     const std::uint32_t piece = smaller(channel.size, kTrunkWindow - channel.start);
     const char* const data = channel.ring + channel.start;
     const long n = number == 0 && owner_.write_first != nullptr
@@ -125,20 +184,47 @@ void Trunk::deliver(std::uint16_t number) {
       continue;
     }
     if (n < 0 && errno == EAGAIN) {
-      return;
+      return false;
     }
     if (n <= 0) {
       close_here(channel);
-      return;
+      return true;
     }
     channel.start =
         static_cast<std::uint32_t>((channel.start + static_cast<std::size_t>(n)) % kTrunkWindow);
     channel.size -= static_cast<std::uint32_t>(n);
     channel.owed += static_cast<std::uint32_t>(n);
   }
-  if (channel.fd >= 0 && channel.heard_close) {
-    close_here(channel);
+  return true;
+}
+
+// Hands over what came, as far as it is taken, and that no more comes.
+void Trunk::deliver(std::uint16_t number) {
+  Channel& channel = channels_[number];
+  if (!send_on(number) || channel.fd < 0) {
+    return;
   }
+  if (channel.heard_close || (channel.heard_end && channel.ended)) {
+    close_here(channel);
+  } else if (channel.heard_end) {
+    shutdown(channel.fd, SHUT_WR);
+  }
+}
+
+// A connection that the machine asks for: what it says comes whole before anything is done.
+bool Trunk::take_label(const char* data, std::size_t size) {
+  memcpy(label_ + label_size_, data, size);
+  label_size_ += size;
+  if (label_size_ < frame_.size) {
+    return true;
+  }
+  TrunkLabel label;
+  if (!parse_trunk_label({label_, label_size_}, label)) {
+    return false;
+  }
+  label_size_ = 0;
+  reset(channels_[frame_.channel], owner_.reach != nullptr ? owner_.reach(owner_.self, label) : -1);
+  return true;
 }
 
 bool Trunk::take_data(const char* data, std::size_t size) {
@@ -172,14 +258,17 @@ bool Trunk::take_frame() {
       heard_gone_ = true;
       return true;
     case TrunkKind::kOpen:
-      if (channel.used) {
+      if (channel.used && !is_over(channel)) {
         return false;
       }
       reset(channel, owner_.open != nullptr ? owner_.open(owner_.self) : -1);
       return true;
+    case TrunkKind::kReach:
+      awaited_ = frame_.size;
+      return !channel.used || is_over(channel);
     case TrunkKind::kData:
       awaited_ = frame_.size;
-      return channel.used && !channel.heard_close;
+      return channel.used && !channel.heard_close && !channel.heard_end;
     case TrunkKind::kCredit:
       if (!channel.used || channel.heard_close || frame_.size > kTrunkWindow - channel.credit) {
         return false;
@@ -192,6 +281,13 @@ bool Trunk::take_frame() {
       }
       channel.heard_close = true;
       channel.ended = true;
+      deliver(frame_.channel);
+      return true;
+    case TrunkKind::kEnd:
+      if (!channel.used || channel.heard_close || channel.heard_end || channel.opens) {
+        return false;
+      }
+      channel.heard_end = true;
       deliver(frame_.channel);
       return true;
   }
@@ -213,13 +309,14 @@ bool Trunk::hear() {
     for (std::size_t at = 0; at < size;) {
       if (awaited_ > 0) {
         const std::uint32_t part = smaller(awaited_, size - at);
-        if (!take_data(piece + at, part)) {
+        const bool label = frame_.kind == TrunkKind::kReach;
+        if (!(label ? take_label(piece + at, part) : take_data(piece + at, part))) {
           broken_ = true;
           return false;
         }
         at += part;
         awaited_ -= part;
-        if (awaited_ == 0) {
+        if (awaited_ == 0 && !label) {
           deliver(frame_.channel);
         }
         continue;
@@ -254,7 +351,10 @@ bool Trunk::next_frame(std::uint16_t number) {
   }
   if (channel.opens) {
     channel.opens = false;
-    put(TrunkKind::kOpen, number, 0);
+    put(number < kTrunkInward ? TrunkKind::kOpen : TrunkKind::kReach, number, channel.size);
+    memcpy(out_ + kTrunkHeader, channel.ring, channel.size);
+    out_size_ += channel.size;
+    channel.size = 0;
     return true;
   }
   if (channel.owed > 0 && !channel.heard_close &&
@@ -272,18 +372,24 @@ bool Trunk::next_frame(std::uint16_t number) {
       channel.credit -= static_cast<std::uint32_t>(n);
       return true;
     }
-    if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+    if (n == 0 && number >= kTrunkInward && !channel.heard_end && !has_hung_up(channel.fd)) {
+      channel.ended = true;
+    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
       close_here(channel);
     }
   }
-  if (channel.ended && !channel.told_close) {
+  if (channel.ended && channel.fd >= 0 && !channel.heard_close && !channel.told_end) {
+    channel.told_end = true;
+    put(TrunkKind::kEnd, number, 0);
+    return true;
+  }
+  // What came is handed over first: whoever has heard both ends may open the channel anew.
+  if (channel.fd < 0 && !channel.told_close) {
     channel.told_close = true;
     put(TrunkKind::kClose, number, 0);
     return true;
   }
-  if (channel.told_close && channel.heard_close && channel.fd < 0) {
-    channel.used = false;
-  }
+  channel.used = !is_over(channel);
   return false;
 }
 
@@ -345,7 +451,7 @@ bool Trunk::serve(const int* others, std::size_t count, unsigned& ready, int tim
     }
     // Who has no credit is not read from; its end is noticed when it has.
     const bool reads = !channel.ended && channel.credit > 0 && out_size_ == 0;
-    const bool writes = channel.size > 0;
+    const bool writes = channel.size > 0 && !channel.opens;
     if (reads || writes) {
       numbers[channels++] = i;
       watched[used++] = {channel.fd,

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "protocol/outward.h"
+
 namespace carrel::protocol {
 namespace {
 
@@ -30,7 +32,16 @@ class TrunkTest : public testing::Test {
   TrunkTest() {
     ::fcntl(line_.one, F_SETFL, O_NONBLOCK);
     ::fcntl(line_.other, F_SETFL, O_NONBLOCK);
-    host_->begin(TrunkEnd::kHost, line_.one, host_first_.other, {});
+    Trunk::Owner keeper;
+    keeper.reach = [](void* self, const TrunkLabel& label) {
+      auto* const test = static_cast<TrunkTest*>(self);
+      test->labels_.emplace_back(label.detail);
+      const Pair pair;
+      test->reached_ = pair.one;
+      return label.detail == "r" ? -1 : pair.other;
+    };
+    keeper.self = this;
+    host_->begin(TrunkEnd::kHost, line_.one, host_first_.other, keeper);
     Trunk::Owner owner;
     owner.open = [](void* self) {
       const Pair pair;
@@ -41,7 +52,8 @@ class TrunkTest : public testing::Test {
     machine_->begin(TrunkEnd::kMachine, line_.other, machine_first_.other, owner);
   }
   ~TrunkTest() override {
-    for (const int fd : {line_.one, line_.other, host_first_.one, machine_first_.one, opened_}) {
+    for (const int fd :
+         {line_.one, line_.other, host_first_.one, machine_first_.one, opened_, reached_}) {
       if (fd >= 0) {
         ::close(fd);
       }
@@ -77,6 +89,8 @@ class TrunkTest : public testing::Test {
   Pair host_first_;
   Pair machine_first_;
   int opened_ = -1;
+  int reached_ = -1;
+  std::vector<std::string> labels_;
   std::unique_ptr<Trunk> host_ = std::make_unique<Trunk>();
   std::unique_ptr<Trunk> machine_ = std::make_unique<Trunk>();
 };
@@ -151,12 +165,24 @@ TEST_F(TrunkTest, MoreThanWasGrantedBreaksIt) {
 
 TEST_F(TrunkTest, WhatIsNoFrameBreaksIt) {
   const TrunkFrame kTable[] = {
-      {static_cast<TrunkKind>(0), 0, 0}, {static_cast<TrunkKind>(9), 0, 0},
-      {TrunkKind::kOpen, 1, 0},          {TrunkKind::kData, kTrunkChannels, 1},
-      {TrunkKind::kData, 0, 0},          {TrunkKind::kData, 0, kTrunkPiece + 1},
-      {TrunkKind::kCredit, 0, 1},        {TrunkKind::kCredit, 0, kTrunkWindow + 1},
-      {TrunkKind::kClose, 3, 0},         {TrunkKind::kData, 3, 5},
+      {static_cast<TrunkKind>(0), 0, 0},
+      {static_cast<TrunkKind>(9), 0, 0},
+      {TrunkKind::kOpen, 1, 0},
+      {TrunkKind::kData, kTrunkChannels, 1},
+      {TrunkKind::kData, 0, 0},
+      {TrunkKind::kData, 0, kTrunkPiece + 1},
+      {TrunkKind::kCredit, 0, 1},
+      {TrunkKind::kCredit, 0, kTrunkWindow + 1},
+      {TrunkKind::kClose, 3, 0},
+      {TrunkKind::kData, 3, 5},
       {TrunkKind::kHello, 1, 0},
+      {TrunkKind::kReach, 1, 2},
+      {TrunkKind::kReach, kTrunkInward, 0},
+      {TrunkKind::kReach, kTrunkInward, kTrunkLabel + 1},
+      {TrunkKind::kReach, kTrunkChannels, 2},
+      {TrunkKind::kData, kTrunkInward, 5},
+      {TrunkKind::kEnd, 0, 0},
+      {TrunkKind::kEnd, kTrunkInward, 0},
   };
   for (const TrunkFrame& frame : kTable) {
     const Pair line;
@@ -191,13 +217,163 @@ TEST_F(TrunkTest, TheMachineSaysThatItIsThereAndThatItsGuestHasGone) {
   EXPECT_EQ(read_from(host_first_.one), "last");
 }
 
+TEST_F(TrunkTest, AMachineReachesWhatTheHostHasForIt) {
+  const Pair inside;
+  ASSERT_TRUE(machine_->carry_out(inside.other, {TrunkPurpose::kFiles, "7"}));
+  ASSERT_EQ(::write(inside.one, "request", 7), 7);
+  EXPECT_TRUE(serve());
+  EXPECT_EQ(labels_, std::vector<std::string>{"7"});
+  ASSERT_GE(reached_, 0);
+  EXPECT_EQ(read_from(reached_), "request");
+  ASSERT_EQ(::write(reached_, "answer", 6), 6);
+  EXPECT_TRUE(serve());
+  EXPECT_EQ(read_from(inside.one), "answer");
+  ::close(inside.one);
+  EXPECT_TRUE(serve());
+  char byte = 0;
+  EXPECT_EQ(::recv(reached_, &byte, 1, MSG_DONTWAIT), 0);
+  EXPECT_FALSE(host_->carries(kTrunkInward));
+  EXPECT_FALSE(machine_->carries(kTrunkInward));
+}
+
+TEST_F(TrunkTest, WhatTheHostDoesNotHaveIsClosed) {
+  const Pair inside;
+  ASSERT_TRUE(machine_->carry_out(inside.other, {TrunkPurpose::kFiles, "r"}));
+  EXPECT_TRUE(serve());
+  char byte = 0;
+  EXPECT_EQ(::recv(inside.one, &byte, 1, MSG_DONTWAIT), 0);
+  EXPECT_FALSE(host_->broken());
+  EXPECT_FALSE(machine_->carries(kTrunkInward));
+  ::close(inside.one);
+}
+
+TEST_F(TrunkTest, ALabelThatIsNoneBreaksIt) {
+  for (const std::string& label : {std::string("\0x", 2), std::string("\x09x"), std::string("\1"),
+                                   std::string("\1xy"), std::string(kTrunkLabel + 1, '\1')}) {
+    TrunkLabel parsed;
+    EXPECT_FALSE(parse_trunk_label(label, parsed)) << label;
+  }
+  // The bytes of host_takes() are no label.
+  EXPECT_FALSE(host_takes({TrunkKind::kReach, kTrunkInward, 2}, 2));
+  EXPECT_TRUE(host_->broken());
+  EXPECT_TRUE(labels_.empty());
+}
+
+TEST_F(TrunkTest, AConnectionOutSaysWhereItIsMeantToGo) {
+  TrunkLabel parsed;
+  std::string label(1 + kOutwardSize, '\0');
+  label[0] = static_cast<char>(TrunkPurpose::kConnection);
+  EXPECT_FALSE(parse_trunk_label(label, parsed));
+  write_outward({OutwardKind::kRedirected, 4, {198, 18, 0, 7}, 443},
+                reinterpret_cast<unsigned char*>(label.data()) + 1);
+  ASSERT_TRUE(parse_trunk_label(label, parsed));
+  EXPECT_EQ(parsed.detail, label.substr(1));
+  EXPECT_FALSE(parse_trunk_label(label + "x", parsed));
+  EXPECT_TRUE(parse_trunk_label("\3", parsed));
+  EXPECT_FALSE(parse_trunk_label("\3x", parsed));
+}
+
+TEST_F(TrunkTest, EachSideOfAConnectionOutCanEndWhatItSays) {
+  const Pair inside;
+  ASSERT_TRUE(machine_->carry_out(inside.other, {TrunkPurpose::kFiles, "7"}));
+  ASSERT_EQ(::write(inside.one, "request", 7), 7);
+  ASSERT_EQ(::shutdown(inside.one, SHUT_WR), 0);
+  EXPECT_TRUE(serve());
+  EXPECT_EQ(read_from(reached_), "request");
+  char byte = 0;
+  EXPECT_EQ(::recv(reached_, &byte, 1, MSG_DONTWAIT), 0);
+  EXPECT_TRUE(host_->carries(kTrunkInward));
+  // The other one still speaks, as much as it wants.
+  const std::string much(150'000, 'm');
+  std::size_t sent = 0;
+  std::size_t got = 0;
+  for (int i = 0; i < 1000 && got < much.size(); ++i) {
+    const ssize_t n = ::send(reached_, much.data() + sent, much.size() - sent, MSG_DONTWAIT);
+    sent += n > 0 ? static_cast<std::size_t>(n) : 0;
+    EXPECT_TRUE(serve(1));
+    got += read_from(inside.one).size();
+  }
+  EXPECT_EQ(got, much.size());
+  ::close(reached_);
+  reached_ = -1;
+  EXPECT_TRUE(serve());
+  EXPECT_EQ(::recv(inside.one, &byte, 1, MSG_DONTWAIT), 0);
+  EXPECT_FALSE(host_->carries(kTrunkInward));
+  EXPECT_FALSE(machine_->carries(kTrunkInward));
+  ::close(inside.one);
+  // After its end nothing more is heard of a side.
+  EXPECT_FALSE(host_takes({TrunkKind::kEnd, kTrunkInward, 0}, 0));
+}
+
+TEST_F(TrunkTest, AfterItsEndNothingMoreComesOfASide) {
+  const Pair inside;
+  ASSERT_TRUE(machine_->carry_out(inside.other, {TrunkPurpose::kFiles, "7"}));
+  EXPECT_TRUE(serve());
+  EXPECT_TRUE(host_takes({TrunkKind::kEnd, kTrunkInward, 0}, 0));
+  EXPECT_FALSE(host_takes({TrunkKind::kData, kTrunkInward, 1}, 1));
+  EXPECT_TRUE(host_->broken());
+  ::close(inside.one);
+}
+
+TEST_F(TrunkTest, AChannelThatIsInUseIsNotReachedAgain) {
+  const Pair inside;
+  ASSERT_TRUE(machine_->carry_out(inside.other, {TrunkPurpose::kFiles, "7"}));
+  EXPECT_TRUE(serve());
+  EXPECT_FALSE(host_takes({TrunkKind::kReach, kTrunkInward, 2}, 0));
+  EXPECT_TRUE(host_->broken());
+  ::close(inside.one);
+}
+
+TEST_F(TrunkTest, AMachineReachesOnlySoMuch) {
+  std::vector<Pair> pairs(kTrunkOutward + 1);
+  int carried = 0;
+  for (const Pair& pair : pairs) {
+    carried += machine_->carry_out(pair.other, {TrunkPurpose::kFiles, "7"}) ? 1 : 0;
+  }
+  EXPECT_EQ(carried, kTrunkOutward);
+  for (const Pair& pair : pairs) {
+    ::close(pair.one);
+  }
+  ::close(pairs.back().other);
+}
+
+// What was said before the end arrives, and until it has, the channel is nobody else's.
+TEST_F(TrunkTest, AChannelIsOpenedAnewWhenEverythingOfTheOldOneHasArrived) {
+  const Pair client;
+  ASSERT_TRUE(host_->carry(client.other));
+  EXPECT_TRUE(serve());
+  const int first = opened_;
+  const int small = 4096;
+  ASSERT_GE(first, 0);
+  ::setsockopt(client.other, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+  const std::string much(40'000, 'm');
+  ASSERT_EQ(::send(first, much.data(), much.size(), MSG_DONTWAIT),
+            static_cast<ssize_t>(much.size()));
+  EXPECT_TRUE(serve());
+  ::close(first);
+  EXPECT_TRUE(serve());
+  EXPECT_TRUE(host_->carries(1));
+  const Pair other;
+  ASSERT_TRUE(host_->carry(other.other));
+  EXPECT_TRUE(serve());
+  std::size_t got = 0;
+  for (int i = 0; i < 100 && got < much.size(); ++i) {
+    got += read_from(client.one).size();
+    EXPECT_TRUE(serve(2));
+  }
+  EXPECT_EQ(got, much.size());
+  EXPECT_FALSE(host_->carries(1));
+  ::close(client.one);
+  ::close(other.one);
+}
+
 TEST_F(TrunkTest, ThereAreOnlySoManyConnections) {
-  std::vector<Pair> pairs(kTrunkChannels);
+  std::vector<Pair> pairs(kTrunkInward);
   int carried = 0;
   for (const Pair& pair : pairs) {
     carried += host_->carry(pair.other) ? 1 : 0;
   }
-  EXPECT_EQ(carried, kTrunkChannels - 1);
+  EXPECT_EQ(carried, kTrunkInward - 1);
   for (const Pair& pair : pairs) {
     ::close(pair.one);
   }

@@ -30,8 +30,10 @@ struct RoomRequest {
     enum class Kind { kFolder, kFile };
     std::string path;  // where the host has it
     Kind kind = Kind::kFolder;
-    int mount = -1;   // as root: the detached mount that it has to be instead
-    int source = -1;  // otherwise: what the path has to be
+    policy::MountMode mode = policy::MountMode::kReadOnly;
+    int mount = -1;                   // as root: the detached mount that it has to be instead
+    int source = -1;                  // otherwise: what the path has to be
+    std::vector<std::string> hidden;  // what the plan covers in it: paths from its top
   };
   std::vector<Tree> trees;
   std::string image_folder;  // that the image is; empty: the host's own files
@@ -50,6 +52,9 @@ struct RoomRequest {
   int image = -1;    // the guest's program
   // Where the guest cannot listen itself: the bound socket that somebody listens on for it, or -1.
   int listener = -1;
+  // Where a machine has a network: the bound socket at which the egress process asks for its
+  // connections, or -1.
+  int network = -1;
   std::uint32_t cpus = 0;  // how many processors all of it may use; zero: a group sees to that
 
   // The control groups that all of it is in: a v2 directory, unless that is -1, and files to which

@@ -194,6 +194,126 @@ TEST_P(Microvm, TheVmmIsJailed) {
   EXPECT_EQ(words.find("-netdev"), std::string::npos);
 }
 
+// A workspace is the same tree, whoever's kernel writes to it.
+TEST_P(Microvm, ANamedWorkspaceIsTheOneOfEveryBackend) {
+  const std::vector<std::string> kNamed = {"--workspace", "w"};
+  const auto in_machine = [&](const std::string& script) {
+    return run({"--workspace", "w", "--", "bash", "-c", script});
+  };
+  ASSERT_EQ(bash("echo native > n; mkdir -p d/e; echo deep > d/e/f; ln -s n l", kNamed).status, 0);
+  const Run told = in_machine(
+      "cat n l d/e/f; echo machine > m; echo more >> n; mv d/e d/g; rm l; ln n h; chmod 640 m; "
+      "mkfifo p; truncate -s 3 d/g/f; touch -d @1000000000 d; stat -c '%u:%g %a' m; ls; "
+      "python3 -c 'import mmap; f = open(\"n\", \"r+b\"); m = mmap.mmap(f.fileno(), 0); "
+      "m[0:6] = b\"MAPPED\"'; cat n; ls -d /workspace/..; cat ../workspace/m");
+  EXPECT_EQ(told.status, 0) << told.err;
+  EXPECT_EQ(told.out,
+            "native\nnative\ndeep\n1000:1000 640\nd\nh\nm\nn\np\nMAPPED\nmore\n"
+            "/workspace/..\nmachine\n");
+  const Run after = bash(
+      "cat n m h d/g/f; stat -c '%u:%g %a %F' m p; stat -c %Y d; test -e l || echo gone", kNamed);
+  EXPECT_EQ(after.out,
+            "MAPPED\nmore\nmachine\nMAPPED\nmore\ndee1000:1000 640 regular file\n"
+            "1000:1000 644 fifo\n1000000000\ngone\n")
+      << after.err;
+  // What has no place on the host is refused.
+  const Run refused = in_machine(
+      "mknod c c 1 3 || echo no device; chmod u+s m && stat -c %a m || echo no set-id; "
+      "dd if=/dev/zero of=big bs=1M count=5 status=none && stat -c %s big; rm big");
+  EXPECT_EQ(refused.out, "no device\nno set-id\n5242880\n") << refused.err;
+  EXPECT_EQ(carrel({"workspace", "rm", "w"}).status, 0);
+}
+
+TEST_P(Microvm, ARunningOneIsSnapshottedRestoredAndForked) {
+  const auto says = [&](std::vector<std::string> words) {
+    const Run ran = carrel(std::move(words), {.timeout_seconds = 60});
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    return ran.out;
+  };
+  {
+    const Box box(GetParam(), with_machine({"--workspace", "w"}));
+    ASSERT_EQ(box.sh("echo first > a; mkdir d; echo kept > d/b").status, 0);
+    std::string first = says({"snapshot", box.id()});
+    first = first.substr(0, first.find_first_of(" \n"));
+    // Somebody writes all the time; and a page that was changed by its address, and not told.
+    ASSERT_EQ(box.sh("(while :; do date >> log; done) & echo second > a; rm -r d").status, 0);
+    const Run changed = carrel({"diff", box.id()}, {.timeout_seconds = 60});
+    EXPECT_NE(changed.out.find("d/b"), std::string::npos) << changed.out << changed.err;
+    says({"restore", box.id(), first});
+    EXPECT_EQ(box.sh("cat a d/b").out, "first\nkept\n");
+    const Run copied = carrel({"cp", box.id() + ":/workspace/a", file("a.back", "")});
+    EXPECT_EQ(copied.status, 0) << copied.err;
+    const json info = box.info();
+    EXPECT_EQ(by(info, "mount /workspace"), "read-write") << info;
+    std::string fork = says({"fork", box.id()});
+    fork = fork.substr(0, fork.find_first_of(" \n"));
+    const Run forked =
+        carrel({"sh", fork, "cat a d/b; echo other > a; rm d/b; ls d"}, {.timeout_seconds = 60});
+    EXPECT_EQ(forked.out, "first\nkept\n") << forked.err;
+    EXPECT_EQ(box.sh("cat a d/b").out, "first\nkept\n");
+    EXPECT_EQ(carrel({"rm", "--force", fork}).status, 0);
+    EXPECT_EQ(box.remove({"--force"}).status, 0);
+  }
+  const json list = json::parse(carrel({"workspace", "ls", "--json"}).out, nullptr, false);
+  for (const json& one : list["workspaces"]) {
+    EXPECT_EQ(carrel({"workspace", "rm", one["name"]}).status, 0);
+  }
+}
+
+TEST_P(Microvm, AMountIsWrittenToAsNatively) {
+  const std::string data = place().work(GetParam()) + "/data";
+  ASSERT_EQ(::mkdir(data.c_str(), 0755), 0);
+  write_text(data + "/given", "given\n");
+  write_text(data + "/.env", "SECRET=1\n");
+  write_text(place().work(GetParam()) + "/alone", "alone\n");
+  for (const char* name : {"", "/given", "/.env", "/../alone"}) {
+    place().give(data + name, GetParam());
+  }
+  ASSERT_EQ(bash("echo x > /data/native", {"--mount", data + ":/data:rw"}).status, 0);
+  const Run told =
+      run({"--mount", data + ":/data:rw", "--mount", place().work(GetParam()) + "/alone:/file:rw",
+           "--", "bash", "-c",
+           "cat /data/given /file; echo y > /data/machine; echo changed > /file; cat /data/.env; "
+           "ln -s ../../../../etc/hostname /data/link; cat /data/link | wc -l; "
+           "chmod 4755 /data/machine || echo no set-id; echo z > /data/new/x || echo no folder"});
+  EXPECT_EQ(told.status, 0) << told.err;
+  EXPECT_EQ(told.out, "given\nalone\n1\nno set-id\nno folder\n") << told.err;
+  EXPECT_EQ(read_text(data + "/machine").value_or(""), "y\n");
+  EXPECT_EQ(read_text(place().work(GetParam()) + "/alone").value_or(""), "changed\n");
+  struct stat native{};
+  struct stat machine{};
+  ASSERT_EQ(::stat((data + "/native").c_str(), &native), 0);
+  ASSERT_EQ(::stat((data + "/machine").c_str(), &machine), 0);
+  EXPECT_EQ(machine.st_uid, native.st_uid);
+  EXPECT_EQ(machine.st_gid, native.st_gid);
+  EXPECT_EQ(machine.st_mode, native.st_mode);
+}
+
+// Whoever writes for a machine has what that may write to, and nothing else.
+TEST_P(Microvm, TheClerkIsJailed) {
+  const Box box(GetParam(), with_machine({"--workspace", "w"}));
+  ASSERT_EQ(vmms().size(), 1U);
+  const pid_t porter = porter_of(vmms()[0]);
+  std::size_t clerks = 0;
+  for (const HostProcess& one : descendants()) {
+    if (one.parent != porter || one.pid == vmms()[0]) {
+      continue;
+    }
+    ++clerks;
+    for (const char* kind : {"user", "mnt", "pid", "net", "ipc", "uts"}) {
+      EXPECT_NE(space_of(one.pid, kind), space_of(::getpid(), kind)) << kind;
+    }
+    EXPECT_EQ(status_field(one.pid, "Seccomp"), "2");
+    EXPECT_EQ(status_field(one.pid, "CapEff"), "0000000000000000");
+    const std::string root = "/proc/" + std::to_string(one.pid) + "/root";
+    EXPECT_NE(::access((root + "/etc/passwd").c_str(), F_OK), 0);
+    EXPECT_NE(::access((root + "/proc").c_str(), F_OK), 0);
+  }
+  EXPECT_EQ(clerks, 2U);  // the librarian is the other one
+  EXPECT_EQ(box.remove({"--force"}).status, 0);
+  EXPECT_EQ(carrel({"workspace", "rm", "w"}).status, 0);
+}
+
 // Nothing is left, whoever of them is killed.
 TEST_P(Microvm, WithAnyOfItsProcessesEverythingEnds) {
   {
@@ -256,9 +376,6 @@ TEST_P(Microvm, WhatItDoesNotHaveIsRefused) {
     std::vector<std::string> options;
     std::string said;
   } kTable[] = {
-      {{"--network", "full"}, "has no network"},
-      {{"--workspace", "named"}, "no named workspaces"},
-      {{"--mount", place().work(GetParam()) + ":/data:rw"}, "read-only"},
       {{"--runtime", "firecracker"}, "not by 'firecracker'"},
   };
   for (const auto& row : kTable) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "protocol/trunk.h"
 
@@ -16,6 +17,8 @@ namespace {
 
 using carrel::protocol::Trunk;
 using carrel::protocol::TrunkEnd;
+using carrel::protocol::TrunkLabel;
+using carrel::protocol::TrunkPurpose;
 
 void require(bool fact) {
   if (!fact) {
@@ -27,6 +30,23 @@ struct Pair {
   std::array<int, 2> ends{-1, -1};
   Pair() {
     require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) == 0);
+  }
+};
+
+// What a machine may reach: eight things, each once.
+struct Reachable {
+  std::array<Pair, 8> pairs;
+  std::array<bool, 8> given{};
+  static int reach(void* self, const TrunkLabel& label) {
+    auto* const all = static_cast<Reachable*>(self);
+    require(label.detail.size() < carrel::protocol::kTrunkLabel);
+    if (label.purpose != TrunkPurpose::kFiles) {
+      return -1;
+    }
+    require(label.detail.size() == 1);
+    const auto number = static_cast<unsigned char>(label.detail[0]);
+    const bool there = number < all->pairs.size() && !std::exchange(all->given[number], true);
+    return there ? all->pairs[number].ends[0] : -1;
   }
 };
 
@@ -49,8 +69,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Pair line;
   const Pair first;
   const Pair client;
-  auto trunk = std::make_unique<Trunk>();
-  trunk->begin(TrunkEnd::kHost, line.ends[0], first.ends[0], {});
+  auto trunk = std::make_unique_for_overwrite<Trunk>();
+  Reachable reachable;
+  Trunk::Owner owner;
+  owner.reach = Reachable::reach;
+  owner.self = &reachable;
+  trunk->begin(TrunkEnd::kHost, line.ends[0], first.ends[0], owner);
   require(trunk->carry(client.ends[0]));
   std::size_t got = 0;
   bool open = true;
@@ -60,6 +84,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     at += n > 0 ? static_cast<std::size_t>(n) : 0;
     open = trunk->serve(nullptr, 0, ready, 0);
     got += drain(first.ends[1]) + drain(client.ends[1]);
+    for (const Pair& pair : reachable.pairs) {
+      got += drain(pair.ends[1]);
+    }
     (void)drain(line.ends[1]);
   }
   require(got <= size);
@@ -70,5 +97,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // The trunk owns the others until their channels are closed.
   ::close(first.ends[0]);
   ::close(client.ends[0]);
+  for (const Pair& pair : reachable.pairs) {
+    ::close(pair.ends[0]);
+    ::close(pair.ends[1]);
+  }
   return 0;
 }

@@ -201,15 +201,23 @@ Result<BootKernel> find_kernel(const std::string& path) {
   return kernel;
 }
 
-Result<std::vector<std::string>> modules_of(const BootKernel& kernel) {
+Result<std::vector<std::string>> modules_of(const BootKernel& kernel, const MachineParts& parts) {
   std::vector<std::string> list;
   if (kernel.modules.empty()) {
     return list;  // everything is built in, or the machine will say what is not
   }
   Modules modules(kernel);
   CARREL_TRY(modules.read());
-  for (const char* name :
-       {"virtio_mmio", "virtio_pci", "virtio_blk", "virtio_console", "erofs", "overlay"}) {
+  std::vector<const char*> names = {"virtio_mmio",    "virtio_pci", "virtio_blk",
+                                    "virtio_console", "erofs",      "overlay"};
+  if (!parts.trees.empty()) {
+    names.push_back("fuse");
+  }
+  if (!parts.network.empty()) {
+    // What kernel/captive_network asks for.
+    names.insert(names.end(), {"nf_tables", "nft_chain_nat", "nft_redir", "nft_reject_inet"});
+  }
+  for (const char* name : names) {
     CARREL_TRY(modules.add(name, list));
   }
   return list;
@@ -224,14 +232,28 @@ std::string make_archive(const std::vector<ArchiveFile>& files) {
   return out;
 }
 
-Result<UniqueFd> make_first_files(const BootKernel& kernel, int program, Clients clients) {
+std::string terms_of(const MachineParts& parts) {
+  std::string terms =
+      parts.clients == MachineParts::Clients::kListens ? guest::kTermListens : guest::kTermOnce;
+  terms += "\n";
+  if (!parts.network.empty()) {
+    terms += guest::kTermNetwork + parts.network + "\n";
+  }
+  for (const MachineParts::Tree tree : parts.trees) {
+    terms += tree == MachineParts::Tree::kFile ? guest::kTermFile : guest::kTermFolder;
+    terms += "\n";
+  }
+  return terms;
+}
+
+Result<UniqueFd> make_first_files(const BootKernel& kernel, int program,
+                                  const MachineParts& parts) {
   std::vector<ArchiveFile> files;
   CARREL_ASSIGN(std::string guest,
                 read_file_at(AT_FDCWD, "/proc/self/fd/" + std::to_string(program), kLargestModule));
   files.push_back({"init", std::move(guest), 0755});
-  files.push_back({std::string(guest::kMachineTerms).substr(1),
-                   clients == Clients::kListens ? "listens\n" : "once\n"});
-  CARREL_ASSIGN(const std::vector<std::string> modules, modules_of(kernel));
+  files.push_back({std::string(guest::kMachineTerms).substr(1), terms_of(parts)});
+  CARREL_ASSIGN(const std::vector<std::string> modules, modules_of(kernel, parts));
   std::string order;
   for (const std::string& path : modules) {
     CARREL_ASSIGN(std::string content, read_file_at(AT_FDCWD, path, kLargestModule));

@@ -22,9 +22,19 @@ std::string usual_kernel();
 // kUnsupported: there is none, or the file is no kernel.
 Result<BootKernel> find_kernel(const std::string& path);
 
+// What a machine has that not every one has.
+struct MachineParts {
+  // Whether the guest will have clients beside its maker.
+  enum class Clients { kNone, kListens } clients = Clients::kNone;
+  std::string network;  // of a sandbox that has one: its id
+  // What each of its trees is, by their numbers.
+  enum class Tree { kFolder, kFile };
+  std::vector<Tree> trees;
+};
+
 // The paths of the modules that a machine needs, in the order in which they can be loaded. What the
 // kernel has built in is left out. kUnsupported: one is missing or is compressed.
-Result<std::vector<std::string>> modules_of(const BootKernel& kernel);
+Result<std::vector<std::string>> modules_of(const BootKernel& kernel, const MachineParts& parts);
 
 struct ArchiveFile {
   std::string path;  // without a slash at its beginning
@@ -34,10 +44,11 @@ struct ArchiveFile {
 // An archive as the kernel unpacks it into its first file system (cpio, "newc").
 std::string make_archive(const std::vector<ArchiveFile>& files);
 
-// Whether the guest will have clients beside its maker.
-enum class Clients { kNone, kListens };
+// What the machine's first process is told: see guest/machine.h.
+std::string terms_of(const MachineParts& parts);
 
-// The whole first file system: the guest's program as "init", the modules and their order.
-Result<UniqueFd> make_first_files(const BootKernel& kernel, int program, Clients clients);
+// The whole first file system: the guest's program as "init", the terms, the modules and their
+// order.
+Result<UniqueFd> make_first_files(const BootKernel& kernel, int program, const MachineParts& parts);
 
 }  // namespace carrel::microvm

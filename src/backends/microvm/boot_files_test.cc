@@ -69,7 +69,7 @@ TEST_F(BootFilesTest, ModulesComeAfterThoseTheyNeed) {
   module("virtio", "");
   const auto kernel = find_kernel(top_ + "/boot/vmlinuz");
   ASSERT_TRUE(kernel.ok());
-  const auto modules = modules_of(kernel.value());
+  const auto modules = modules_of(kernel.value(), {});
   ASSERT_TRUE(modules.ok()) << modules.error().to_string();
   const std::string folder = top_ + "/lib/modules/9.9-cloud/";
   const std::vector<std::string> expected = {
@@ -84,9 +84,16 @@ TEST_F(BootFilesTest, AModuleThatIsMissingIsNamed) {
   module("virtio_mmio", "");
   const auto kernel = find_kernel(top_ + "/boot/vmlinuz");
   ASSERT_TRUE(kernel.ok());
-  const auto modules = modules_of(kernel.value());
+  const auto modules = modules_of(kernel.value(), {});
   ASSERT_FALSE(modules.ok());
   EXPECT_NE(modules.error().message.find("virtio_pci"), std::string::npos);
+}
+
+TEST_F(BootFilesTest, WhatNotEveryMachineHasIsInItsTerms) {
+  EXPECT_EQ(terms_of({}), "once\n");
+  using Tree = MachineParts::Tree;
+  EXPECT_EQ(terms_of({MachineParts::Clients::kListens, "ID", {Tree::kFolder, Tree::kFile}}),
+            "listens\nnetwork ID\nfolder\nfile\n");
 }
 
 TEST_F(BootFilesTest, AnArchiveIsWhatTheKernelUnpacks) {

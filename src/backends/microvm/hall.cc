@@ -3,18 +3,21 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <utility>
 
+#include "backends/microvm/clerk.h"
 #include "backends/microvm/jail.h"
 #include "backends/microvm/nbd.h"
 #include "backends/microvm/porter.h"
@@ -86,29 +89,119 @@ Status fill_shelf(const HallRequest& request, Shelf& shelf) {
       return source.error();
     }
   }
-  for (std::size_t i = 0; i < request.trees.size(); ++i) {
-    const int given = kTrees + static_cast<int>(i);
-    UniqueFd tree(given);
-    if (request.trees[i] == kFileTree) {
-      CARREL_ASSIGN(tree, open_at(AT_FDCWD, "/proc/self/fd/" + std::to_string(given), O_RDONLY));
-    }
-    CARREL_TRY(shelf.show(guest::kMachineTrees + std::to_string(i), std::move(tree)));
-  }
   return {};
+}
+
+UniqueFd watch(pid_t child) {
+  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+}
+
+int listener_of(const HallRequest& request) {
+  return request.listens.empty() ? -1 : kTrees + static_cast<int>(request.trees.size());
+}
+
+int network_of(const HallRequest& request) {
+  const int next = kTrees + static_cast<int>(request.trees.size());
+  return request.network.empty() ? -1 : next + (request.listens.empty() ? 0 : 1);
+}
+
+void leave_to_porter(const HallRequest& request) {
+  for (const int fd : {int{kRequest}, int{kTell}, int{kStream}, int{kKernel}, int{kFirstFiles},
+                       listener_of(request), network_of(request)}) {
+    ::close(fd);
+  }
 }
 
 // CRITICAL: it has its own socket and what it shows, and nothing of the sandbox's.
 [[noreturn]] void become_librarian(const HallRequest& request, UniqueFd socket, Shelf& shelf) {
-  for (const int fd : {int{kRequest}, int{kTell}, int{kStream}, int{kKernel}, int{kFirstFiles}}) {
-    ::close(fd);
-  }
-  if (!request.listens.empty()) {
-    ::close(kTrees + static_cast<int>(request.trees.size()));
-  }
-  if (lock_in().ok()) {
+  leave_to_porter(request);
+  if (lock_in(Post::kBesideMachine).ok()) {
     serve_blocks(socket.get(), shelf);
   }
   ::_exit(0);
+}
+
+// The process that keeps the machine's trees, and the ends of its sockets.
+struct Clerk {
+  UniqueFd process;
+  UniqueFd word;  // what it waits for before it begins
+  std::vector<UniqueFd> trees;
+};
+
+std::vector<std::string> hidden_in(const HallRequest& request, std::size_t tree) {
+  const std::string prefix = std::to_string(tree) + ":";
+  std::vector<std::string> paths;
+  for (const std::string& text : request.hidden) {
+    if (text.starts_with(prefix)) {
+      paths.push_back(text.substr(prefix.size()));
+    }
+  }
+  return paths;
+}
+
+// What the machine is given, by descriptors out of which no path leads.
+Result<std::vector<ClerkTree>> open_trees(const HallRequest& request, Clerk& clerk) {
+  std::vector<ClerkTree> trees;
+  for (std::size_t i = 0; i < request.trees.size(); ++i) {
+    const ShareMode mode =
+        request.trees[i] == kWritableTree ? ShareMode::kReadWrite : ShareMode::kReadOnly;
+    UniqueFd top(kTrees + static_cast<int>(i));
+    if (!request.sources[i].empty()) {
+      CARREL_ASSIGN(top, copy_given(request.sources[i], top.get()));
+    }
+    CARREL_ASSIGN(Ends ends, make_pair());
+    ::fcntl(ends.one.get(), F_SETFL, O_NONBLOCK);
+    clerk.trees.push_back(std::move(ends.one));
+    trees.push_back({std::move(ends.other), std::move(top), mode, hidden_in(request, i)});
+  }
+  return trees;
+}
+
+// CRITICAL: it has what the machine is given, and nothing of the sandbox's.
+[[noreturn]] void become_clerk(const HallRequest& request, std::vector<ClerkTree> trees,
+                               UniqueFd word) {
+  constexpr rlim_t kFiles = 8192;
+  leave_to_porter(request);
+  ::umask(0);  // the machine's kernel has seen to that
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = std::min(kFiles, files.rlim_max);
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  auto descriptors = own_descriptors();
+  char byte = 0;
+  // The host's root is left while it waits: all of these processes have the same one.
+  if (descriptors.ok() && write_all(word.get(), "r").ok() && ::read(word.get(), &byte, 1) == 1 &&
+      lock_in(Post::kClerk).ok()) {
+    word.reset();
+    keep_trees(std::move(trees), descriptors.value().get());
+  }
+  ::_exit(0);
+}
+
+// Nobody, where nothing is given. Before the host's root is left, and before anything
+// of the librarian's is open.
+Result<Clerk> start_clerk(const HallRequest& request, const UniqueFd& ready) {
+  Clerk clerk;
+  CARREL_ASSIGN(std::vector<ClerkTree> trees, open_trees(request, clerk));
+  if (trees.empty()) {
+    return clerk;
+  }
+  CARREL_ASSIGN(Ends word, make_pair());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(ready.get());
+    word.one.reset();
+    clerk = {};
+    become_clerk(request, std::move(trees), std::move(word.other));
+  }
+  word.other.reset();
+  char byte = 0;
+  if (child < 0 || ::read(word.one.get(), &byte, 1) != 1) {
+    return Error{Code::kUnsupported, 0, "the trees of a machine cannot be served here", {}};
+  }
+  clerk.process = watch(child);
+  clerk.word = std::move(word.one);
+  return clerk;
 }
 
 [[noreturn]] void become_vmm(const HallRequest& request, int line, int blocks) {
@@ -134,10 +227,6 @@ Status fill_shelf(const HallRequest& request, Shelf& shelf) {
   }
   (void)write_all(STDERR_FILENO, "the virtual machine's program cannot be executed\n");
   ::_exit(127);
-}
-
-UniqueFd watch(pid_t child) {
-  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
 }
 
 std::chrono::milliseconds patience_of(const HallRequest& request) {
@@ -170,6 +259,7 @@ const char* words_of(PorterEnd end) {
 
 // The life of the porter, the first process of the PID namespace.
 Result<int> live(const HallRequest& request, UniqueFd ready) {
+  CARREL_ASSIGN(Clerk clerk, start_clerk(request, ready));
   Shelf shelf;
   CARREL_TRY(fill_shelf(request, shelf));
   CARREL_TRY(enter_root(request.stage, request.needed,
@@ -180,6 +270,7 @@ Result<int> live(const HallRequest& request, UniqueFd ready) {
   const pid_t librarian = ::fork();
   if (librarian == 0) {
     line = {};
+    clerk = {};
     blocks.one.reset();
     ready.reset();
     become_librarian(request, std::move(blocks.other), shelf);
@@ -193,18 +284,30 @@ Result<int> live(const HallRequest& request, UniqueFd ready) {
   }
   terms.vmm = watch(vmm);
   terms.librarian = watch(librarian);
+  if (clerk.process.valid()) {
+    CARREL_TRY(write_all(clerk.word.get(), "g"));
+    terms.clerk = std::move(clerk.process);
+    terms.trees = std::move(clerk.trees);
+  }
   if (!request.probes.empty()) {
     return await_end(request, vmm);
   }
   terms.line = std::move(line.one);
   terms.stream = UniqueFd(kStream);
   if (!request.listens.empty()) {
-    terms.listener = UniqueFd(kTrees + static_cast<int>(request.trees.size()));
+    terms.listener = UniqueFd(listener_of(request));
     // Whoever connects finds this process there.
     if (::listen(terms.listener.get(), 64) != 0) {
       return system_error("listen for the sandbox");
     }
     ::fcntl(terms.listener.get(), F_SETFL, O_NONBLOCK);
+  }
+  if (!request.network.empty()) {
+    terms.network = UniqueFd(network_of(request));
+    if (::listen(terms.network.get(), 4) != 0) {
+      return system_error("listen for the egress process");
+    }
+    ::fcntl(terms.network.get(), F_SETFL, O_NONBLOCK);
   }
   terms.boot = patience_of(request);
   ::fcntl(terms.line.get(), F_SETFL, O_NONBLOCK);
@@ -212,7 +315,7 @@ Result<int> live(const HallRequest& request, UniqueFd ready) {
     ::close(fd);
   }
   ::prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
-  CARREL_TRY(lock_in());
+  CARREL_TRY(lock_in(Post::kPorter));
   CARREL_TRY(write_all(ready.get(), "r"));
   ready.reset();
   (void)write_all(STDERR_FILENO, words_of(carry(std::move(terms))));
@@ -264,11 +367,12 @@ Status open_hall() {
 std::string encode_hall(const HallRequest& request) {
   std::string text;
   for (const std::string* part :
-       {&request.stage, &request.listens, &request.boot_ms, &request.probes}) {
+       {&request.stage, &request.listens, &request.network, &request.boot_ms, &request.probes}) {
     text.append(part->c_str(), part->size() + 1);
   }
   for (const std::vector<std::string>* list :
-       {&request.vmm, &request.needed, &request.shown, &request.folders, &request.trees}) {
+       {&request.vmm, &request.needed, &request.shown, &request.folders, &request.trees,
+        &request.sources, &request.hidden}) {
     put_list(text, *list);
   }
   return text;
@@ -277,14 +381,17 @@ std::string encode_hall(const HallRequest& request) {
 Result<HallRequest> decode_hall(std::string_view text) {
   HallRequest request;
   bool whole = true;
-  for (std::string* part : {&request.stage, &request.listens, &request.boot_ms, &request.probes}) {
+  for (std::string* part :
+       {&request.stage, &request.listens, &request.network, &request.boot_ms, &request.probes}) {
     whole = whole && take(text, *part);
   }
   for (std::vector<std::string>* list :
-       {&request.vmm, &request.needed, &request.shown, &request.folders, &request.trees}) {
+       {&request.vmm, &request.needed, &request.shown, &request.folders, &request.trees,
+        &request.sources, &request.hidden}) {
     whole = whole && take_list(text, *list);
   }
-  if (!whole || !text.empty() || request.vmm.empty()) {
+  if (!whole || !text.empty() || request.vmm.empty() ||
+      request.sources.size() != request.trees.size()) {
     return Error{Code::kInvalid, 0, "the request for a virtual machine is malformed", {}};
   }
   return request;

@@ -10,24 +10,30 @@ namespace carrel::microvm {
 
 // The process between Carrel and a virtual machine: an ordinary user's, or one of the sandbox's own
 // id. It makes namespaces of its own with an empty root, in which there is only what the VMM reads,
-// and three processes in them, all without a capability and under a filter of system calls:
+// and three or four processes in them, all without a capability and under a filter of system calls:
 //  - the porter, first of their PID namespace: with it everything ends. It listens at the box's
 //    socket and carries connections over the machine's serial line; to the host it is the sandbox;
 //  - the VMM;
-//  - the librarian, which shows files of the host to the machine as a block device, read-only.
+//  - the librarian, which shows files of the host to the machine as a block device, read-only;
+//  - the clerk, where there are trees that the machine is given.
 struct HallRequest {
   std::string stage;                 // a directory of the host that is covered
   std::vector<std::string> vmm;      // its path and arguments
   std::vector<std::string> needed;   // what the VMM reads: paths of the host's files and folders
   std::vector<std::string> shown;    // what the machine sees, at the same paths
   std::vector<std::string> folders;  // empty folders in its root
-  std::vector<std::string> trees;    // kFileTree or kFolderTree: descriptors from kTrees on
-  std::string listens;               // not empty: after the trees comes the socket of the box
-  std::string boot_ms;               // how long the machine may take to begin
-  std::string probes;                // not empty: nobody talks to it; it has to end by itself
+  std::vector<std::string> trees;    // kReadOnlyTree, kWritableTree: descriptors from kTrees on
+  // Where the host has each of them; empty: its descriptor is a mount of its own already.
+  std::vector<std::string> sources;
+  // What is hidden in them: the number of a tree, a colon, and a path from its top.
+  std::vector<std::string> hidden;
+  std::string listens;  // not empty: after the trees comes the socket of the box
+  std::string network;  // the same of the socket for the egress process
+  std::string boot_ms;  // how long the machine may take to begin
+  std::string probes;   // not empty: nobody talks to it; it has to end by itself
 };
-inline constexpr char kFileTree[] = "file";
-inline constexpr char kFolderTree[] = "folder";
+inline constexpr char kReadOnlyTree[] = "read-only";
+inline constexpr char kWritableTree[] = "writable";
 
 std::string encode_hall(const HallRequest& request);
 Result<HallRequest> decode_hall(std::string_view text);

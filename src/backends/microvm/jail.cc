@@ -32,14 +32,15 @@ Status write_own(const char* path, const std::string& text) {
   return write_all(file.get(), text);
 }
 
-Status protect(int mount) {
+constexpr std::uint64_t kHarmless = kernel::uapi::kAttrNoSuid | kernel::uapi::kAttrNoDev;
+
+Status protect(int mount, std::uint64_t set) {
   kernel::uapi::MountAttributes attributes{};
-  attributes.set =
-      kernel::uapi::kAttrReadOnly | kernel::uapi::kAttrNoSuid | kernel::uapi::kAttrNoDev;
+  attributes.set = set;
   if (::syscall(kernel::uapi::kMountSetattr, mount, "",
                 static_cast<unsigned>(AT_EMPTY_PATH) | kernel::uapi::kAtRecursive, &attributes,
                 sizeof attributes) != 0) {
-    return system_error("make a mount read-only");
+    return system_error("protect a mount");
   }
   return {};
 }
@@ -83,6 +84,18 @@ Status put_needed(const std::string& top, const std::string& path) {
              : system_error("mount " + path);
 }
 
+kernel::SyscallRules rules_of(Post post) {
+  switch (post) {
+    case Post::kPorter:
+      return policy::connects_machine_syscalls();
+    case Post::kClerk:
+      return policy::writes_for_machine_syscalls();
+    case Post::kBesideMachine:
+      break;
+  }
+  return policy::beside_machine_syscalls();
+}
+
 Status put_file(const std::string& top, const JailFile& file) {
   CARREL_ASSIGN(const UniqueFd out,
                 open_at(AT_FDCWD, top + file.path, O_WRONLY | O_CREAT | O_EXCL, 0444));
@@ -124,8 +137,33 @@ Result<UniqueFd> copy_mount(int source) {
   if (!mount.valid()) {
     return system_error("copy a mount");
   }
-  CARREL_TRY(protect(mount.get()));
+  CARREL_TRY(protect(mount.get(), kHarmless | kernel::uapi::kAttrReadOnly));
   return mount;
+}
+
+Result<UniqueFd> copy_given(const std::string& path, int file) {
+  CARREL_ASSIGN(const UniqueFd found, open_at(AT_FDCWD, path, O_PATH | O_NOFOLLOW));
+  struct stat is{};
+  struct stat was{};
+  // CRITICAL: the descriptor was judged, and the path can lead elsewhere by now.
+  if (::fstat(found.get(), &is) != 0 || ::fstat(file, &was) != 0 || is.st_dev != was.st_dev ||
+      is.st_ino != was.st_ino) {
+    return system_error(ESTALE, "mount what was checked as " + path);
+  }
+  UniqueFd mount(static_cast<int>(
+      ::syscall(SYS_open_tree, found.get(), "",
+                OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | kernel::uapi::kAtRecursive)));
+  if (!mount.valid()) {
+    return system_error("copy the mount at " + path);
+  }
+  CARREL_TRY(protect(mount.get(), kHarmless));
+  return mount;
+}
+
+Result<UniqueFd> clone_mount(int folder) {
+  UniqueFd mount(static_cast<int>(
+      ::syscall(SYS_open_tree, folder, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH)));
+  return mount.valid() ? Result<UniqueFd>(std::move(mount)) : system_error("copy a mount");
 }
 
 Result<UniqueFd> copy_mount(const std::string& path) {
@@ -176,8 +214,8 @@ Status drop_rights() {
   return {};
 }
 
-Status lock_in() {
-  const kernel::SeccompProgram filter = kernel::compile(policy::beside_machine_syscalls());
+Status lock_in(Post post) {
+  const kernel::SeccompProgram filter = kernel::compile(rules_of(post));
   CARREL_TRY(drop_rights());
   const int reason = kernel::load_seccomp_child(filter.view());
   return reason == 0 ? Status() : system_error(reason, "load the filter of system calls");

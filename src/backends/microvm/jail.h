@@ -18,6 +18,10 @@ Status enter_namespaces();
 // A mount of its own of what is at a path of the host, read-only, with all that is mounted in it.
 Result<UniqueFd> copy_mount(const std::string& path);
 Result<UniqueFd> copy_mount(int source);
+// One without devices and set-id bits, of what is at the path if that is the very file of the
+// descriptor; and of a folder alone, with nothing that is mounted in it.
+Result<UniqueFd> copy_given(const std::string& path, int file);
+Result<UniqueFd> clone_mount(int folder);
 
 struct JailFile {
   std::string path;
@@ -31,7 +35,9 @@ Status enter_root(const std::string& stage, const std::vector<std::string>& need
 // CRITICAL: before anything that comes from the machine is read. No capability, no way to gain one,
 // nobody else of the user's can look at its memory.
 Status drop_rights();
-// That, and the filter for Carrel's own processes.
-Status lock_in();
+// That, and the filter for Carrel's own processes: those that show, that carry, and that
+// change files.
+enum class Post { kBesideMachine, kPorter, kClerk };
+Status lock_in(Post post);
 
 }  // namespace carrel::microvm

@@ -78,6 +78,18 @@ std::vector<std::string> shown_by(const protocol::Plan& plan) {
   return paths;
 }
 
+void add_tree(const sandbox::RoomRequest::Tree& tree, HallRequest& hall, MachineParts& parts) {
+  using Kind = sandbox::RoomRequest::Tree::Kind;
+  for (const std::string& path : tree.hidden) {
+    hall.hidden.push_back(std::to_string(hall.trees.size()) + ":" + path);
+  }
+  hall.sources.push_back(tree.mount >= 0 ? std::string() : tree.path);
+  hall.trees.emplace_back(tree.mode == policy::MountMode::kReadWrite ? kWritableTree
+                                                                     : kReadOnlyTree);
+  parts.trees.push_back(tree.kind == Kind::kFile ? MachineParts::Tree::kFile
+                                                 : MachineParts::Tree::kFolder);
+}
+
 pid_t read_pid(int pipe) {
   std::array<char, 32> buffer{};
   pollfd told{pipe, POLLIN, 0};
@@ -134,23 +146,8 @@ std::string Machines::warning(const policy::Spec& spec) const {
 }
 
 Status Machines::check(const policy::Spec& spec) const {
-  constexpr char kHint[] = "leave it out, or use a backend that shares the host's kernel";
   CARREL_ASSIGN(const std::string builder, describe(spec));
   (void)builder;
-  if (spec.network.mode != policy::NetworkMode::kNone) {
-    return unsupported("a sandbox in a machine of its own has no network in this version", kHint);
-  }
-  if (!spec.workspace.empty()) {
-    return unsupported("a machine of its own has no named workspaces in this version",
-                       "leave out --workspace; 'carrel cp' brings files in and out");
-  }
-  for (const policy::Mount& mount : spec.mounts) {
-    if (mount.mode == policy::MountMode::kReadWrite) {
-      return unsupported(
-          "mounts of a machine of its own are read-only in this version: '" + mount.target + "'",
-          "mount it read-only; 'carrel cp' brings files out");
-    }
-  }
   return {};
 }
 
@@ -176,9 +173,19 @@ Result<sandbox::RoomStarted> Machines::start(const sandbox::RoomRequest& request
 
   CARREL_ASSIGN(UniqueFd complaints, sandbox::memory_file({}));
   CARREL_ASSIGN(const UniqueFd image, open_at(AT_FDCWD, kernel.path, O_RDONLY));
-  CARREL_ASSIGN(const UniqueFd first_files,
-                make_first_files(kernel, request.image,
-                                 request.listener >= 0 ? Clients::kListens : Clients::kNone));
+  MachineParts parts;
+  parts.clients =
+      request.listener >= 0 ? MachineParts::Clients::kListens : MachineParts::Clients::kNone;
+  if (request.network >= 0) {
+    hall.network = "network";
+    parts.network = request.id;
+  }
+  std::vector<int> trees;
+  for (const sandbox::RoomRequest::Tree& tree : request.trees) {
+    add_tree(tree, hall, parts);
+    trees.push_back(tree.mount >= 0 ? tree.mount : tree.source);
+  }
+  CARREL_ASSIGN(const UniqueFd first_files, make_first_files(kernel, request.image, parts));
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
     return system_error("make a pipe");
@@ -188,17 +195,14 @@ Result<sandbox::RoomStarted> Machines::start(const sandbox::RoomRequest& request
   kernel::ProgramRequest program;
   program.path = "/proc/self/exe";
   program.arguments = {"carrel", "hall"};
-  std::vector<int> trees;
-  for (const sandbox::RoomRequest::Tree& tree : request.trees) {
-    const bool file = tree.kind == sandbox::RoomRequest::Tree::Kind::kFile;
-    hall.trees.emplace_back(file ? kFileTree : kFolderTree);
-    trees.push_back(tree.mount >= 0 ? tree.mount : tree.source);
-  }
   CARREL_ASSIGN(const UniqueFd asked, sandbox::memory_file(encode_hall(hall)));
   program.descriptors = {asked.get(), tell.get(), request.control, image.get(), first_files.get()};
   program.descriptors.insert(program.descriptors.end(), trees.begin(), trees.end());
   if (request.listener >= 0) {
     program.descriptors.push_back(request.listener);
+  }
+  if (request.network >= 0) {
+    program.descriptors.push_back(request.network);
   }
   program.errors = complaints.get();
   program.group = request.group;

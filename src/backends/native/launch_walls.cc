@@ -10,6 +10,7 @@
 #include "backends/native/guest_process.h"
 #include "backends/native/id_ranges.h"
 #include "backends/native/launch.h"
+#include "egress/registration.h"
 #include "guest/image.h"
 #include "kernel/captive_network.h"
 #include "protocol/frame.h"
@@ -65,7 +66,13 @@ Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
     using Kind = sandbox::RoomRequest::Tree::Kind;
     room.trees.push_back({tree.path,
                           tree.kind == GivenTree::Kind::kFile ? Kind::kFile : Kind::kFolder,
-                          trees_[i].mount.valid() ? trees_[i].mount.get() : -1, tree.source.get()});
+                          tree.mode,
+                          trees_[i].mount.valid() ? trees_[i].mount.get() : -1,
+                          tree.source.get(),
+                          {}});
+    for (const GivenTree::Hidden& hidden : tree.hidden) {
+      room.trees.back().hidden.push_back(hidden.path);
+    }
   }
   room.filter = guest_filter();
   std::array<int, 2> stream{};
@@ -91,6 +98,11 @@ Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
     room.cpus = groups.enforced.cpu == kernel::CgroupSource::kNone
                     ? (request_.spec.limits.cpu_millis + 999) / 1000
                     : 0;
+  }
+  UniqueFd porter;
+  if (sandbox::are_machines(request_.walls) && !captive_.rules.empty()) {
+    CARREL_ASSIGN(porter, egress::bind_porter_socket(*home_, request_.id));
+    room.network = porter.get();
   }
   CARREL_ASSIGN(sandbox::RoomStarted started, request_.walls->start(room));
   if (request_.walls->furnisher() == policy::Furnisher::kBuilder || own_kernel) {

@@ -79,6 +79,9 @@ Status register_network(const storage::Home& home, const std::string& id,
   egress::Registration registration;
   registration.id = id;
   registration.kind = kind;
+  registration.way = spec.backend == policy::Backend::kMicrovm
+                         ? egress::Registration::Way::kPorter
+                         : egress::Registration::Way::kSockets;
   registration.pid = guest;
   registration.start_time = storage::start_time_of(guest);
   registration.policy = spec.network;
