@@ -23,7 +23,8 @@ Result<Layout> layout_of(const std::vector<MountStep>& steps,
   sandbox::RoomRequest request;
   request.plan.own = plan;
   for (const std::string& path : trees) {
-    request.trees.push_back({path, sandbox::RoomRequest::Tree::Kind::kFolder, -1, -1});
+    sandbox::RoomRequest::Tree& tree = request.trees.emplace_back();
+    tree.path = path;
   }
   return layout_for(request, 1234, 1235, everything_exists);
 }
