@@ -162,7 +162,28 @@ struct Database::Connection {
     ready.push_back(statement);
   }
 
+  // Brings the connection to what whoever writes next wants. SQLite reads such a statement anew
+  // each time, so it stays as it is until somebody wants something else.
+  // CRITICAL: a write that is to last is not made before this says so.
+  Status settle() {
+    if (now == wanted) {
+      return {};
+    }
+    const bool light = wanted == Lasting::kUnsynced;
+    if (sqlite3_get_autocommit(handle) == 0 && light) {
+      return {};  // what is on its way lasts
+    }
+    const char* const sql = light ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL";
+    if (sqlite3_exec(handle, sql, nullptr, nullptr, nullptr) != SQLITE_OK) {
+      return database_error(handle, "write the state database");
+    }
+    now = wanted;
+    return {};
+  }
+
   sqlite3* handle = nullptr;
+  Lasting wanted = Lasting::kSynced;
+  Lasting now = Lasting::kSynced;
   std::vector<sqlite3_stmt*> ready;
   Queue queue;  // what SQLite asks whether to wait on
 };
@@ -202,6 +223,7 @@ Status Database::use_write_ahead_log() {
 
 Status Database::execute(const char* sql) {
   sqlite3* connection = connection_->handle;
+  CARREL_TRY(connection_->settle());
   if (sqlite3_exec(connection, sql, nullptr, nullptr, nullptr) != SQLITE_OK) {
     return database_error(connection, "write the state database");
   }
@@ -209,18 +231,13 @@ Status Database::execute(const char* sql) {
 }
 
 Database::Lightly::Lightly(Database& database, Lasting lasting)
-    : database_(lasting == Lasting::kUnsynced ? &database : nullptr) {
-  if (database_ != nullptr && !database_->execute("PRAGMA synchronous=NORMAL").ok()) {
-    database_ = nullptr;
+    : connection_(*database.connection_), before_(connection_.wanted) {
+  if (lasting == Lasting::kUnsynced) {
+    connection_.wanted = Lasting::kUnsynced;
   }
 }
 
-// CRITICAL: whoever writes next relies on it. It only fails inside of a transaction.
-Database::Lightly::~Lightly() {
-  if (database_ != nullptr) {
-    (void)database_->execute("PRAGMA synchronous=FULL");
-  }
-}
+Database::Lightly::~Lightly() { connection_.wanted = before_; }
 
 Result<Database::Statement> Database::prepare(const char* sql) {
   sqlite3_stmt* statement = connection_->take(sql);
@@ -258,6 +275,9 @@ Database::Statement& Database::Statement::bind_null() {
 }
 
 Result<bool> Database::Statement::step() {
+  if (sqlite3_stmt_readonly(statement_) == 0) {
+    CARREL_TRY(connection_->settle());
+  }
   switch (sqlite3_step(statement_)) {
     case SQLITE_ROW:
       return true;

@@ -40,6 +40,7 @@ class Database {
   // One or more statements without parameters or results.
   Status execute(const char* sql);
 
+  struct Connection;
   // While there is one with kUnsynced, a write is seen by everybody when its call returns, and may
   // be lost when the host goes down.
   class Lightly {
@@ -50,10 +51,10 @@ class Database {
     ~Lightly();
 
    private:
-    Database* database_;  // null: it is kSynced
+    Connection& connection_;
+    Lasting before_;
   };
 
-  struct Connection;
   class Statement {
    public:
     Statement(Statement&& other) noexcept;

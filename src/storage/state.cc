@@ -6,11 +6,13 @@ namespace carrel::storage {
 
 namespace {
 
-#define CARREL_SANDBOX_TABLE                                                                 \
-  "(id TEXT PRIMARY KEY, name TEXT, state TEXT NOT NULL CHECK (state IN ('creating', "       \
-  "'running', 'stopped', 'ended')), spec TEXT NOT NULL, enforcement TEXT NOT NULL DEFAULT "  \
-  "'[]', created_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL DEFAULT 0, reason TEXT NOT " \
-  "NULL DEFAULT '', wakes INTEGER NOT NULL DEFAULT 0) STRICT;"
+// For a list of more than two words SQLite makes a table of its own, with its own pages, for each
+// row that is written.
+#define CARREL_SANDBOX_TABLE                                                                   \
+  "(id TEXT PRIMARY KEY, name TEXT, state TEXT NOT NULL CHECK (state = 'creating' OR state = " \
+  "'running' OR state = 'stopped' OR state = 'ended'), spec TEXT NOT NULL, enforcement TEXT "  \
+  "NOT NULL DEFAULT '[]', created_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL DEFAULT 0, "  \
+  "reason TEXT NOT NULL DEFAULT '', wakes INTEGER NOT NULL DEFAULT 0) STRICT;"
 
 constexpr char kSchema[] = "CREATE TABLE IF NOT EXISTS sandboxes " CARREL_SANDBOX_TABLE
                            "CREATE UNIQUE INDEX IF NOT EXISTS live_names ON sandboxes (name)"
@@ -18,19 +20,20 @@ constexpr char kSchema[] = "CREATE TABLE IF NOT EXISTS sandboxes " CARREL_SANDBO
                            // Those that ended are many, and are known for long.
                            "CREATE INDEX IF NOT EXISTS live_ids ON sandboxes (id)"
                            "  WHERE state IN ('creating', 'running');";
-constexpr std::int64_t kSchemaVersion = 1;
-constexpr char kNoteVersion[] = "PRAGMA user_version = 1;";
+constexpr std::int64_t kSchemaVersion = 2;
+constexpr char kNoteVersion[] = "PRAGMA user_version = 2;";
 
-// From a table that knows no sandboxes that are stopped.
-constexpr char kFromVersion0[] =
-    "BEGIN IMMEDIATE;"
-    "CREATE TABLE new_sandboxes " CARREL_SANDBOX_TABLE
-    "INSERT INTO new_sandboxes (id, name, state, spec, enforcement, created_ms, ended_ms, reason) "
-    "  SELECT id, name, state, spec, enforcement, created_ms, ended_ms, reason FROM sandboxes;"
-    "DROP TABLE sandboxes;"
-    "ALTER TABLE new_sandboxes RENAME TO sandboxes;"
-    "PRAGMA user_version = 1;"
-    "COMMIT;";
+// From a table that knows no sandboxes that are stopped (0), or that has its states as a list (1).
+#define CARREL_OLD_COLUMNS "id, name, state, spec, enforcement, created_ms, ended_ms, reason"
+#define CARREL_NEW_TABLE(columns)                                                          \
+  "CREATE TABLE new_sandboxes " CARREL_SANDBOX_TABLE "INSERT INTO new_sandboxes (" columns \
+  ") SELECT " columns                                                                      \
+  "  FROM sandboxes;"                                                                      \
+  "DROP TABLE sandboxes;"                                                                  \
+  "ALTER TABLE new_sandboxes RENAME TO sandboxes;"                                         \
+  "PRAGMA user_version = 2;"
+constexpr const char* kFrom[] = {CARREL_NEW_TABLE(CARREL_OLD_COLUMNS),
+                                 CARREL_NEW_TABLE(CARREL_OLD_COLUMNS ", wakes")};
 
 Result<std::int64_t> number_of(Database& database, const char* sql) {
   CARREL_ASSIGN(auto statement, database.prepare(sql));
@@ -38,17 +41,27 @@ Result<std::int64_t> number_of(Database& database, const char* sql) {
   return statement.number(0);
 }
 
+// Somebody else may have done it since the version was read.
+Status rebuild(Database& database) {
+  CARREL_ASSIGN(const std::int64_t version, number_of(database, "PRAGMA user_version"));
+  CARREL_ASSIGN(const std::int64_t tables,
+                number_of(database, "SELECT count(*) FROM sqlite_master WHERE name = 'sandboxes'"));
+  if (version >= kSchemaVersion) {
+    return {};
+  }
+  return database.execute(tables == 0 ? kNoteVersion : kFrom[version]);
+}
+
 Status bring_up_to_date(Database& database) {
   CARREL_ASSIGN(const std::int64_t version, number_of(database, "PRAGMA user_version"));
   if (version >= kSchemaVersion) {
     return {};
   }
-  CARREL_ASSIGN(const std::int64_t tables,
-                number_of(database, "SELECT count(*) FROM sqlite_master WHERE name = 'sandboxes'"));
-  if (tables == 0) {
-    return database.execute(kNoteVersion);
+  CARREL_TRY(database.execute("BEGIN IMMEDIATE"));
+  Status done = rebuild(database);
+  if (done.ok()) {
+    done = database.execute("COMMIT");
   }
-  Status done = database.execute(kFromVersion0);
   if (!done.ok()) {
     (void)database.execute("ROLLBACK");
   }

@@ -158,5 +158,35 @@ TEST_F(StateTest, TableOfAnEarlierVersionIsBroughtUpToDate) {
   EXPECT_EQ(open().find("a").value()->state, "stopped");
 }
 
+TEST_F(StateTest, TableWithItsStatesAsAListIsBroughtUpToDateAndLosesNothing) {
+  {
+    Database database = std::move(Database::open(root_ + "/state.db").value());
+    ASSERT_TRUE(database
+                    .execute("CREATE TABLE sandboxes (id TEXT PRIMARY KEY, name TEXT, state TEXT "
+                             "NOT NULL CHECK (state IN ('creating', 'running', 'stopped', "
+                             "'ended')), spec TEXT NOT NULL, enforcement TEXT NOT NULL DEFAULT "
+                             "'[]', created_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL DEFAULT "
+                             "0, reason TEXT NOT NULL DEFAULT '', wakes INTEGER NOT NULL DEFAULT "
+                             "0) STRICT;"
+                             "INSERT INTO sandboxes VALUES ('a', 'box', 'stopped', '{}', '[2]', 7, "
+                             "9, 'idle', 1);"
+                             "PRAGMA user_version = 1;")
+                    .ok());
+  }
+  State state = open();
+  EXPECT_EQ(state.find("a").value()->reason, "idle");
+  EXPECT_EQ(state.find("a").value()->wake, Wake::kWhenUsed);
+  EXPECT_EQ(state.add(row("b", "box")).error().code, Code::kConflict);
+  EXPECT_TRUE(open().start_again("a", "{}").ok());
+}
+
+// A table with a state that nobody knows could not be swept.
+TEST_F(StateTest, OtherStatesAreRefused) {
+  State state = open();
+  SandboxRow odd = row("a", "box");
+  odd.state = "gone";
+  EXPECT_FALSE(state.add(odd).ok());
+}
+
 }  // namespace
 }  // namespace carrel::storage
