@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "base/json_writer.h"
 #include "policy/credential.h"
 #include "policy/network.h"
 
@@ -10,8 +11,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kUnlimitedWord = "unlimited";
 
-Json bytes_to_json(std::uint64_t bytes) {
-  return bytes == NetworkBudgets::kUnlimited ? Json(kUnlimitedWord) : Json(bytes);
+void write_bytes(JsonWriter& object, std::string_view name, std::uint64_t bytes) {
+  object.key(name);
+  bytes == NetworkBudgets::kUnlimited ? object.value(kUnlimitedWord) : object.value(bytes);
 }
 
 std::string_view mode_name(NetworkMode mode) {
@@ -85,25 +87,26 @@ Result<NetworkPolicy> read(const Json& object) {
 }  // namespace
 
 std::string network_to_json(const NetworkPolicy& policy) {
-  Json object;
-  object["mode"] = mode_name(policy.mode);
-  Json rules = Json::array();
+  JsonWriter object;
+  object.open_object().field("mode", mode_name(policy.mode)).key("rules").open_array();
   for (const NetworkRule& rule : policy.rules) {
-    rules.push_back(rule_text(rule));
+    object.value(rule_text(rule));
   }
-  object["rules"] = rules;
-  object["budgets"] = {{"bytes_out", bytes_to_json(policy.budgets.bytes_out)},
-                       {"bytes_in", bytes_to_json(policy.budgets.bytes_in)},
-                       {"connections", policy.budgets.connections},
-                       {"lookups_per_minute", policy.budgets.lookups_per_minute}};
+  object.close_array().key("budgets").open_object();
+  write_bytes(object, "bytes_out", policy.budgets.bytes_out);
+  write_bytes(object, "bytes_in", policy.budgets.bytes_in);
+  object.field("connections", policy.budgets.connections)
+      .field("lookups_per_minute", policy.budgets.lookups_per_minute)
+      .close_object();
   if (!policy.credentials.empty()) {
-    Json credentials = Json::array();
+    object.key("credentials").open_array();
     for (const Credential& credential : policy.credentials) {
-      credentials.push_back(credential_text(credential));
+      object.value(credential_text(credential));
     }
-    object["credentials"] = credentials;
+    object.close_array();
   }
-  return object.dump();
+  object.close_object();
+  return std::move(object).text();
 }
 
 Result<NetworkPolicy> network_from_json(std::string_view text) {

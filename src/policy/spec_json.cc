@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/json_writer.h"
 #include "base/utf8.h"
 
 namespace carrel::policy {
@@ -11,13 +12,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A value that is not UTF-8 travels as an array of bytes: JSON has no other place for it.
-Json text_to_bytes(const std::string& text) {
-  Json bytes = Json::array();
-  for (char c : text) {
-    bytes.push_back(static_cast<unsigned char>(c));
+// A text that is not UTF-8 travels as an array of bytes: JSON has no other place for it.
+void write_bytes(JsonWriter& to, const std::string& text) {
+  if (valid_utf8(text)) {
+    to.value(text);
+    return;
   }
-  return bytes;
+  to.open_array();
+  for (const char c : text) {
+    to.value(static_cast<unsigned>(static_cast<unsigned char>(c)));
+  }
+  to.close_array();
 }
 
 std::string bytes_to_text(const Json& bytes) {
@@ -28,29 +33,17 @@ std::string bytes_to_text(const Json& bytes) {
   return text;
 }
 
-Json required_to_json(const std::vector<Protection>& required) {
-  Json list = Json::array();
-  for (Protection protection : required) {
-    list.push_back(static_cast<int>(protection));
-  }
-  return list;
-}
-
 // Host paths have any bytes.
-Json path_to_json(const std::string& path) {
-  return valid_utf8(path) ? Json(path) : text_to_bytes(path);
-}
-
 std::string path_from_json(const Json& path) {
   return path.is_array() ? bytes_to_text(path) : path.get<std::string>();
 }
 
-Json paths_to_json(const std::vector<std::string>& paths) {
-  Json list = Json::array();
-  for (const std::string& path : paths) {
-    list.push_back(path_to_json(path));
+void write_texts(JsonWriter& object, std::string_view name, const std::vector<std::string>& texts) {
+  object.key(name).open_array();
+  for (const std::string& text : texts) {
+    write_bytes(object, text);
   }
-  return list;
+  object.close_array();
 }
 
 std::vector<std::string> paths_from_json(const Json& list) {
@@ -61,18 +54,19 @@ std::vector<std::string> paths_from_json(const Json& list) {
   return paths;
 }
 
-void write_mounts(Json& object, const Spec& spec) {
+void write_mounts(JsonWriter& object, const Spec& spec) {
   if (spec.mount_grants.by == MountGrants::By::kLists) {
-    object["allowed_read_paths"] = paths_to_json(spec.mount_grants.read_paths);
-    object["allowed_write_paths"] = paths_to_json(spec.mount_grants.write_paths);
+    write_texts(object, "allowed_read_paths", spec.mount_grants.read_paths);
+    write_texts(object, "allowed_write_paths", spec.mount_grants.write_paths);
   }
-  Json mounts = Json::array();
+  object.key("mounts").open_array();
   for (const Mount& mount : spec.mounts) {
-    mounts.push_back({{"source", path_to_json(mount.source)},
-                      {"target", mount.target},
-                      {"readonly", mount.mode == MountMode::kReadOnly}});
+    write_bytes(object.open_object().key("source"), mount.source);
+    object.field("target", mount.target)
+        .field("readonly", mount.mode == MountMode::kReadOnly)
+        .close_object();
   }
-  object["mounts"] = mounts;
+  object.close_array();
 }
 
 // A description from before there were mounts has none.
@@ -89,23 +83,16 @@ void read_mounts(const Json& object, Spec& spec) {
   }
 }
 
-Json services_to_json(const std::vector<Service>& services) {
-  Json list = Json::array();
+void write_services(JsonWriter& object, const std::vector<Service>& services) {
+  object.key("services").open_array();
   for (const Service& service : services) {
-    Json words = Json::array();
-    for (const std::string& word : service.arguments) {
-      words.push_back(path_to_json(word));
-    }
-    Json probe = Json::array();
-    for (const std::string& word : service.ready_command) {
-      probe.push_back(path_to_json(word));
-    }
-    list.push_back({{"name", service.name},
-                    {"arguments", words},
-                    {"ready_port", service.ready_port},
-                    {"ready_command", probe}});
+    object.open_object().field("name", service.name);
+    write_texts(object, "arguments", service.arguments);
+    object.field("ready_port", service.ready_port);
+    write_texts(object, "ready_command", service.ready_command);
+    object.close_object();
   }
-  return list;
+  object.close_array();
 }
 
 std::vector<Service> services_from_json(const Json& list) {
@@ -199,60 +186,64 @@ Result<Spec> read(const Json& object) {
 }  // namespace
 
 std::string spec_to_json(const Spec& spec, Values values) {
-  Json object;
-  object["backend"] = name_of(spec.backend);
-  if (!spec.runtime.empty()) {
-    object["runtime"] = spec.runtime;
-  }
-  if (!spec.engine.empty()) {
-    object["engine"] = spec.engine;
-  }
+  JsonWriter object;
+  object.open_object().field("backend", name_of(spec.backend));
+  const auto add_if_set = [&](std::string_view name, const std::string& text) {
+    if (!text.empty()) {
+      object.field(name, text);
+    }
+  };
+  add_if_set("runtime", spec.runtime);
+  add_if_set("engine", spec.engine);
   if (spec.isolation.has_value()) {
-    object["isolation"] = name_of(*spec.isolation);
+    object.field("isolation", name_of(*spec.isolation));
   }
-  object["memory"] = spec.limits.memory_bytes;
-  object["cpu_millis"] = spec.limits.cpu_millis;
-  object["pids"] = spec.limits.pids;
-  object["disk"] = spec.limits.disk_bytes;
-  object["tmp"] = spec.limits.tmp_bytes;
-  object["open_files"] = spec.limits.open_files;
-  object["timeout_ms"] = spec.limits.timeout.count();
-  object["writable_root"] = spec.root_mode == RootMode::kThrowawayOverlay;
-  object["image"] = spec.image;
-  if (!spec.image_name.empty()) {
-    object["image_name"] = spec.image_name;
-  }
+  object.field("memory", spec.limits.memory_bytes)
+      .field("cpu_millis", spec.limits.cpu_millis)
+      .field("pids", spec.limits.pids)
+      .field("disk", spec.limits.disk_bytes)
+      .field("tmp", spec.limits.tmp_bytes)
+      .field("open_files", spec.limits.open_files)
+      .field("timeout_ms", spec.limits.timeout.count())
+      .field("writable_root", spec.root_mode == RootMode::kThrowawayOverlay)
+      .field("image", spec.image);
+  add_if_set("image_name", spec.image_name);
   if (!spec.workspace.empty()) {
-    object["workspace"] = spec.workspace;
-    object["share_workspace"] = spec.workspace_use == WorkspaceUse::kShared;
+    object.field("workspace", spec.workspace)
+        .field("share_workspace", spec.workspace_use == WorkspaceUse::kShared);
   }
-  object["network"] = Json::parse(network_to_json(spec.network));
-  object["workdir"] = spec.workdir;
-  object["user"] = spec.user;
-  object["user_id"] = spec.user_id;
-  object["group_id"] = spec.group_id;
-  object["hostname"] = spec.hostname;
-  object["cgroup_parent"] = spec.cgroup_parent;
-  Json variables = Json::array();
+  object.key("network").json(network_to_json(spec.network));
+  object.field("workdir", spec.workdir)
+      .field("user", spec.user)
+      .field("user_id", spec.user_id)
+      .field("group_id", spec.group_id)
+      .field("hostname", spec.hostname)
+      .field("cgroup_parent", spec.cgroup_parent)
+      .key("env")
+      .open_array();
   for (const EnvironmentVariable& variable : spec.environment) {
-    Json value = valid_utf8(variable.value) ? Json(variable.value) : text_to_bytes(variable.value);
-    variables.push_back(
-        Json::array({variable.name, values == Values::kIncluded ? value : Json("")}));
+    object.open_array().value(variable.name);
+    write_bytes(object, values == Values::kIncluded ? variable.value : std::string());
+    object.close_array();
   }
-  object["env"] = variables;
-  object["require"] = required_to_json(spec.required);
+  object.close_array().key("require").open_array();
+  for (const Protection protection : spec.required) {
+    object.value(static_cast<int>(protection));
+  }
+  object.close_array();
   if (spec.on_idle != OnIdle::kNothing) {
-    object["on_idle"] = static_cast<int>(spec.on_idle);
-    object["idle_timeout_ms"] = spec.idle_timeout.count();
+    object.field("on_idle", static_cast<int>(spec.on_idle))
+        .field("idle_timeout_ms", spec.idle_timeout.count());
   }
   if (spec.on_failure == OnFailure::kRecreate) {
-    object["recreate"] = true;
+    object.field("recreate", true);
   }
   if (!spec.services.empty()) {
-    object["services"] = services_to_json(spec.services);
+    write_services(object, spec.services);
   }
   write_mounts(object, spec);
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  object.close_object();
+  return std::move(object).text();
 }
 
 Result<Spec> spec_from_json(std::string_view text) {

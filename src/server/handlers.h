@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/json_writer.h"
 #include "base/result.h"
 #include "manager/commands.h"
 #include "sandbox/command.h"
@@ -69,7 +70,7 @@ Status put_archive(Request& request);
 Status list_ports(Request& request);
 Status put_port(Request& request);
 // Where the usual servers of a sandbox are to be seen: a URL, or a path of the API without TCP.
-Json links_json(Request& request, const std::string& id);
+void write_links(JsonWriter& to, Request& request, const std::string& id);
 
 // snapshots.cc
 Status take_snapshot(Request& request);
@@ -102,8 +103,7 @@ Status check_settings(Request& request, const policy::Spec& most, policy::Spec& 
 // The mounts of a spec, opened and judged.
 Result<std::vector<native::GivenTree>> open_trees(Request& request, const policy::Spec& spec);
 
-// A sandbox as the API shows it: in a list; and the whole object, but for its last brace.
-Json sandbox_json(Request& request, const storage::SandboxRow& row);
+// A sandbox as the API shows it, but for its last brace.
 std::string sandbox_text(Request& request, const storage::SandboxRow& row);
 // Answers with that, and what there is more to say.
 Status reply_sandbox(Request& request, int status, std::string text,

@@ -1,4 +1,5 @@
 #include <charconv>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -19,29 +20,32 @@ std::string path_of(const std::string& id, std::uint16_t port) {
   return "/v1/sandboxes/" + id + "/ports/" + std::to_string(port) + "/";
 }
 
-// Null: the daemon does not listen on TCP.
-Json url_of(Request& request, const std::string& id, std::uint16_t port) {
+// None: the daemon does not listen on TCP.
+std::optional<std::string> url_of(Request& request, const std::string& id, std::uint16_t port) {
   const std::uint16_t listener = request.service.tcp_port;
+  if (listener == 0) {
+    return std::nullopt;
+  }
   const char* const scheme = request.service.identity.get() == nullptr ? "http" : "https";
-  return listener == 0 ? Json(nullptr) : Json(preview_url(scheme, id, port, listener));
+  return preview_url(scheme, id, port, listener);
 }
 
 Json port_json(Request& request, std::uint16_t port, Reach reach) {
+  const std::optional<std::string> url = url_of(request, request.id(), port);
   return {{"port", port},
           {"public", reach == Reach::kEverybody},
           {"path", path_of(request.id(), port)},
-          {"url", url_of(request, request.id(), port)}};
+          {"url", url.has_value() ? Json(*url) : Json(nullptr)}};
 }
 
 }  // namespace
 
-Json links_json(Request& request, const std::string& id) {
-  Json links = Json::object();
+void write_links(JsonWriter& to, Request& request, const std::string& id) {
+  to.open_object();
   for (const auto& [name, port] : {std::pair("website", kWebsite), std::pair("vnc", kVnc)}) {
-    const Json url = url_of(request, id, port);
-    links[name] = url.is_null() ? Json(path_of(id, port)) : url;
+    to.field(name, url_of(request, id, port).value_or(path_of(id, port)));
   }
-  return links;
+  to.close_object();
 }
 
 Status list_ports(Request& request) {

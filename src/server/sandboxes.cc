@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/native/mounts.h"
+#include "base/json_writer.h"
 #include "base/sha256.h"
 #include "base/utf8.h"
 #include "manager/life.h"
@@ -130,28 +131,36 @@ Result<std::vector<native::GivenTree>> open_trees(Request& request, const policy
   return native::open_mounts(spec, own);
 }
 
-Json sandbox_json(Request& request, const storage::SandboxRow& row) {
+namespace {
+
+// The fields that a list shows as well.
+void write_facts(JsonWriter& object, Request& request, const storage::SandboxRow& row) {
   manager::Manager& manager = *request.service.manager;
   const bool ended = row.state == "ended";
   const manager::Life life = manager::life_of(manager.home(), row);
   const std::int64_t lease = ended ? 0 : storage::noted_lease(manager.home(), row.id);
-  return {{"id", row.id},
-          {"name", row.name},
-          {"state", life.state},
-          {"desired_state", life.desired},
-          {"created_ms", row.created_ms},
-          {"ended_ms", ended ? Json(row.ended_ms) : Json(nullptr)},
-          {"lease_ends_ms", lease == 0 ? Json(nullptr) : Json(lease)},
-          {"reason", life.reason}};
+  object.field("id", row.id)
+      .field("name", row.name)
+      .field("state", life.state)
+      .field("desired_state", life.desired)
+      .field("created_ms", row.created_ms);
+  object.key("ended_ms");
+  ended ? object.value(row.ended_ms) : object.null();
+  object.key("lease_ends_ms");
+  lease == 0 ? object.null() : object.value(lease);
+  object.field("reason", life.reason);
 }
+
+}  // namespace
 
 std::string sandbox_text(Request& request, const storage::SandboxRow& row) {
   static Memo known_settings(settings_of);
   static Memo known_enforcement(enforcement_of);
-  std::string text = to_text(sandbox_json(request, row));
-  text.pop_back();
-  return text + known_settings.look_up(row.spec) + known_enforcement.look_up(row.enforcement) +
-         fields_of({{"links", links_json(request, row.id)}});
+  JsonWriter object;
+  write_facts(object.open_object(), request, row);
+  write_links(object.key("links"), request, row.id);
+  return std::move(object).text() + known_settings.look_up(row.spec) +
+         known_enforcement.look_up(row.enforcement);
 }
 
 Status reply_sandbox(Request& request, int status, std::string text, const Json& more) {
@@ -182,9 +191,9 @@ Status create_sandbox(Request& request) {
   }
   CARREL_ASSIGN(wish.trees, open_trees(request, wish.spec));
   wish.finish_restore = manager::finish_restore_by_self;
-  CARREL_ASSIGN(
-      const manager::Manager::Created made,
-      service.manager->create(request.caller, std::move(wish), key, sha256(request.body.dump())));
+  const std::string digest = key.empty() ? std::string() : sha256(request.body.dump());
+  CARREL_ASSIGN(const manager::Manager::Created made,
+                service.manager->create(request.caller, std::move(wish), key, digest));
   service.counters.created.fetch_add(1, std::memory_order_relaxed);
   if (!first.has_value()) {
     return reply_sandbox(request, 201, sandbox_text(request, made.row));
@@ -220,14 +229,16 @@ Status list_sandboxes(Request& request) {
   std::erase_if(rows, [&](const storage::SandboxRow& row) {
     return !cursor.is_before(row) || (!name.empty() && row.name != name);
   });
-  Json list = Json::array();
+  JsonWriter object;
+  object.open_object().key("sandboxes").open_array();
   for (std::size_t i = 0; i < rows.size() && i < limit; ++i) {
-    list.push_back(sandbox_json(request, rows[i]));
+    write_facts(object.open_object(), request, rows[i]);
+    object.close_object();
   }
+  object.close_array().key("next_cursor");
   const bool more = rows.size() > limit && limit > 0;
-  return reply(request, 200,
-               {{"sandboxes", list},
-                {"next_cursor", more ? Json(cursor_text(rows[limit - 1])) : Json(nullptr)}});
+  more ? object.value(cursor_text(rows[limit - 1])) : object.null();
+  return reply_text(request, 200, std::move(object.close_object()).text());
 }
 
 Status get_sandbox(Request& request) {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
-#include "base/utf8.h"
+#include "base/json_writer.h"
 #include "storage/state.h"
 
 namespace carrel::storage {
@@ -21,18 +21,14 @@ constexpr char kFile[] = "events.jsonl";
 constexpr std::size_t kLimit = 16U << 20;
 constexpr std::size_t kTitle = 80;
 
-Json begin_event(const std::string& id, std::string_view kind) {
-  Json object;
-  object["time_ms"] = wall_clock_ms();
-  object["event"] = kind;
-  object["sandbox"] = id;
+// JSON escapes every control character, so a command cannot write a line of its own.
+JsonWriter begin_event(const std::string& id, std::string_view kind) {
+  JsonWriter object(JsonWriter::Characters::kAscii);
+  object.open_object().field("time_ms", wall_clock_ms()).field("event", kind).field("sandbox", id);
   return object;
 }
 
-// JSON escapes every control character, so a command cannot write a line of its own.
-Event finish(const Json& object) {
-  return {object.dump(-1, ' ', true, Json::error_handler_t::replace)};
-}
+Event finish(JsonWriter& object) { return {std::move(object.close_object()).text()}; }
 
 Result<std::string> read_events(const Home& home) {
   CARREL_ASSIGN(const UniqueFd file, open_at(home.directory(), kFile, O_RDONLY | O_NOFOLLOW));
@@ -54,81 +50,81 @@ void cut(const Home& home) {
 }  // namespace
 
 Event start_event(const std::string& id, std::string_view image, std::string_view workspace) {
-  Json object = begin_event(id, "start");
-  object["image"] = image;
-  object["workspace"] = workspace;
+  JsonWriter object = begin_event(id, "start");
+  object.field("image", image);
+  object.field("workspace", workspace);
   return finish(object);
 }
 
 Event command_event(const std::string& id, std::string_view command) {
-  Json object = begin_event(id, "command");
+  JsonWriter object = begin_event(id, "command");
   std::string_view line = command.substr(0, command.find('\n'));
-  object["command"] = replace_invalid_utf8(line.substr(0, kTitle));
-  object["command_bytes"] = command.size();
-  object["cut"] = line.size() > kTitle || line.size() < command.size();
+  object.field("command", line.substr(0, kTitle));
+  object.field("command_bytes", command.size());
+  object.field("cut", line.size() > kTitle || line.size() < command.size());
   return finish(object);
 }
 
 Event result_event(const std::string& id, const CommandOutcome& outcome) {
-  Json object = begin_event(id, "result");
-  object["exit_code"] = outcome.exit_code;
-  object["stdout_chars"] = outcome.stdout_chars;
-  object["cwd"] = replace_invalid_utf8(outcome.cwd);
-  object["command_bytes"] = outcome.command_bytes;
-  object["duration_ms"] = outcome.duration_ms;
-  object["reason"] = outcome.reason;
-  object["shell_restarted"] = outcome.shell_restarted;
+  JsonWriter object = begin_event(id, "result");
+  object.field("exit_code", outcome.exit_code);
+  object.field("stdout_chars", outcome.stdout_chars);
+  object.field("cwd", outcome.cwd);
+  object.field("command_bytes", outcome.command_bytes);
+  object.field("duration_ms", outcome.duration_ms);
+  object.field("reason", outcome.reason);
+  object.field("shell_restarted", outcome.shell_restarted);
   return finish(object);
 }
 
 Event limit_event(const std::string& id, std::string_view limit, std::uint64_t allowed,
                   std::uint64_t used) {
-  Json object = begin_event(id, "limit");
-  object["limit"] = limit;
-  object["allowed"] = allowed;
-  object["used"] = used;
+  JsonWriter object = begin_event(id, "limit");
+  object.field("limit", limit);
+  object.field("allowed", allowed);
+  object.field("used", used);
   return finish(object);
 }
 
 Event path_event(const std::string& id, std::string_view path, std::string_view reason) {
-  Json object = begin_event(id, "security");
-  object["path"] = replace_invalid_utf8(path.substr(0, kTitle));
-  object["reason"] = reason;
+  JsonWriter object = begin_event(id, "security");
+  object.field("path", path.substr(0, kTitle));
+  object.field("reason", reason);
   return finish(object);
 }
 
 Event file_event(const std::string& id, std::string_view action, std::string_view path,
                  std::string_view reason) {
-  Json object = begin_event(id, "file");
-  object["action"] = action;
-  object["path"] = replace_invalid_utf8(path.substr(0, kTitle));
-  object["reason"] = reason;
+  JsonWriter object = begin_event(id, "file");
+  object.field("action", action);
+  object.field("path", path.substr(0, kTitle));
+  object.field("reason", reason);
   return finish(object);
 }
 
 Event stop_event(const std::string& id, std::string_view reason) {
-  Json object = begin_event(id, "stop");
-  object["reason"] = reason;
+  JsonWriter object = begin_event(id, "stop");
+  object.field("reason", reason);
   return finish(object);
 }
 
 Event pause_event(const std::string& id, std::string_view reason) {
-  Json object = begin_event(id, "pause");
-  object["reason"] = reason;
+  JsonWriter object = begin_event(id, "pause");
+  object.field("reason", reason);
   return finish(object);
 }
 
 Event resume_event(const std::string& id) {
-  Json object = begin_event(id, "resume");
+  JsonWriter object = begin_event(id, "resume");
   return finish(object);
 }
 
 Event alert_event(const std::string& id, const AlertFacts& facts) {
-  Json object = begin_event(id, "alert");
-  object["kind"] = facts.kind;
-  object["count"] = facts.count;
-  object["window_ms"] = facts.window_ms;
-  object["last"] = replace_invalid_utf8(facts.last.substr(0, kTitle));
+  JsonWriter object = begin_event(id, "alert");
+  object.field("kind", facts.kind);
+  object.field("count", facts.count);
+  object.field("window_ms", facts.window_ms);
+  object.field("last", facts.last.substr(0, kTitle));
   return finish(object);
 }
 

@@ -3,12 +3,12 @@
 #include <poll.h>
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "backends/native/network.h"
 #include "backends/native/remains.h"
 #include "backends/native/services.h"
+#include "base/json_writer.h"
 #include "policy/spec_json.h"
 #include "sandbox/command.h"
 #include "storage/box.h"
@@ -20,11 +20,14 @@ namespace carrel::native {
 namespace {
 
 std::string enforcement_json(const Enforcement& enforcement) {
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  JsonWriter rows;
+  rows.open_array();
   for (const Enforcement::Row& row : enforcement.rows) {
-    rows.push_back({{"name", row.name}, {"by", row.by}, {"note", row.note}});
+    rows.open_object().field("name", row.name).field("by", row.by).field("note", row.note);
+    rows.close_object();
   }
-  return rows.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  rows.close_array();
+  return std::move(rows).text();
 }
 
 storage::SandboxRow new_row(const CreateRequest& request, std::string spec) {
