@@ -10,6 +10,7 @@
 #include "http/event_stream.h"
 #include "sandbox/file_json.h"
 #include "sandbox/tree_tar.h"
+#include "server/byte_range.h"
 #include "server/handlers.h"
 #include "server/service.h"
 #include "storage/events.h"
@@ -108,8 +109,9 @@ Result<sandbox::Depth> depth_of(const std::string& text) {
 // Sends what comes; the answer begins with the first of it, so that an error before that is one.
 class Download {
  public:
-  Download(Request& request, std::string type, std::string etag = {})
-      : request_(request), type_(std::move(type)), etag_(std::move(etag)) {}
+  Download(Request& request, std::string type, int status = 200,
+           std::vector<http::Header> more = {})
+      : request_(request), type_(std::move(type)), status_(status), more_(std::move(more)) {}
 
   Status take(std::string_view data) {
     gathered_.append(data);
@@ -128,10 +130,8 @@ class Download {
                                            {"cache-control", "no-store"},
                                            {"x-content-type-options", "nosniff"},
                                            {"content-security-policy", "sandbox"}};
-      if (!etag_.empty()) {
-        headers.push_back({"etag", etag_});
-      }
-      CARREL_TRY(request_.connection.begin(200, headers));
+      headers.insert(headers.end(), more_.begin(), more_.end());
+      CARREL_TRY(request_.connection.begin(status_, headers));
     }
     CARREL_TRY(request_.connection.send(gathered_));
     gathered_.clear();
@@ -140,7 +140,8 @@ class Download {
 
   Request& request_;
   std::string type_;
-  std::string etag_;
+  int status_;
+  std::vector<http::Header> more_;
   std::string gathered_;
   bool begun_ = false;
 };
@@ -152,11 +153,10 @@ sandbox::Files::Source body_of(Request& request) {
 }
 
 // What a file is, as long as nobody writes to it; empty where there is none.
-std::string etag_of(sandbox::Files& files, const std::string& path) {
-  auto info = files.stat(path);
-  return info.ok()
-             ? "\"" + std::to_string(info->size) + "-" + std::to_string(info->modified_ns) + "\""
-             : std::string();
+std::string etag_of(const Result<sandbox::FileInfo>& info) {
+  return info.ok() ? "\"" + std::to_string(info.value().size) + "-" +
+                         std::to_string(info.value().modified_ns) + "\""
+                   : std::string();
 }
 
 bool names(const std::string* header, const std::string& etag) {
@@ -173,8 +173,20 @@ bool is_as_expected(Request& request, sandbox::Files& files, const std::string& 
   if (match == nullptr && none == nullptr) {
     return true;
   }
-  const std::string etag = etag_of(files, path);
+  const std::string etag = etag_of(files.stat(path));
   return (match == nullptr || names(match, etag)) && !names(none, etag);
+}
+
+// What 'Range' asks for, unless the query does, or the file is not the one of 'If-Range' any more.
+ByteRange wanted_part(Request& request, const std::string& etag, std::uint64_t size) {
+  const http::RequestHead& head = request.connection.head();
+  const std::string* range = head.find("range");
+  const std::string* condition = head.find("if-range");
+  if (range == nullptr || (condition != nullptr && *condition != etag) ||
+      request.query.contains("offset") || request.query.contains("count")) {
+    return {};
+  }
+  return parse_byte_range(*range, size);
 }
 
 // An upload that goes on where it broke off: the file has so many bytes of it.
@@ -203,11 +215,36 @@ Status read_file(Request& request) {
   CARREL_ASSIGN(range.count,
                 number_in(request.query, "count", protocol::kEverything, protocol::kEverything));
   CARREL_ASSIGN(Session session, Session::open(request, {path}));
-  const std::string etag = etag_of(session.files(), path);
+  auto info = session.files().stat(path);
+  const std::string etag = etag_of(info);
   if (names(request.connection.head().find("if-none-match"), etag)) {
     return request.connection.answer({304, {{"etag", etag}, {"cache-control", "no-store"}}, {}});
   }
-  Download download(request, "application/octet-stream", etag);
+  int status = 200;
+  std::vector<http::Header> headers;
+  if (info.ok()) {
+    headers = {{"etag", etag}};
+  }
+  if (info.ok() && info->kind == protocol::FileKind::kFile) {
+    headers.push_back({"accept-ranges", "bytes"});
+    const std::string size = std::to_string(info->size);
+    const ByteRange part = wanted_part(request, etag, info->size);
+    if (part.kind == ByteRange::Kind::kUnsatisfiable) {
+      http::Answer answer =
+          problem(416, code_name(Code::kInvalid), "the file has " + size + " bytes");
+      answer.headers.push_back({"content-range", "bytes */" + size});
+      return request.connection.answer(answer);
+    }
+    if (part.kind == ByteRange::Kind::kPart) {
+      range.from = part.from;
+      range.count = part.count;
+      status = 206;
+      headers.push_back({"content-range", "bytes " + std::to_string(part.from) + "-" +
+                                              std::to_string(part.from + part.count - 1) + "/" +
+                                              size});
+    }
+  }
+  Download download(request, "application/octet-stream", status, std::move(headers));
   CARREL_TRY(
       session.note("read", path, session.files().read(path, range, [&](std::string_view data) {
         return download.take(data);

@@ -131,8 +131,9 @@ constexpr std::array kRoutes = {
     Route{"DELETE", COMMAND, "killCommand", "Ends it and everything that it started", Scope::kWrite,
           Body::kNone, "", 204, "", "", kNothing, delete_background},
 
-    Route{"GET", SANDBOX "/files", "readFile", "The bytes of a file", Scope::kRead, Body::kNone, "",
-          200, kBytesType, "Bytes", kReadQuery, read_file},
+    Route{"GET", SANDBOX "/files", "readFile",
+          "The bytes of a file; with a header 'Range' a part of them (206)", Scope::kRead,
+          Body::kNone, "", 200, kBytesType, "Bytes", kReadQuery, read_file},
     Route{"PUT", SANDBOX "/files", "writeFile", "Writes a file, whole or not at all", Scope::kWrite,
           Body::kBytes, "", 200, kJsonType, "FileSummary", kWriteQuery, write_file},
     Route{"GET", SANDBOX "/files/list", "listFiles", "What is in a directory", Scope::kRead,

@@ -292,6 +292,35 @@ TEST_P(Serve, FileHasAnEtagAndAnUploadGoesOnWhereItBrokeOff) {
   EXPECT_EQ(get(box + "/files?path=f").body, "three");
 }
 
+TEST_P(Serve, PartsOfAFileAreReadByRange) {
+  serve();
+  const std::string box = create();
+  shell(box, "printf 0123456789 > f; : > empty; mkdir d");
+  const auto read = [&](const std::string& file, std::vector<std::string> headers) {
+    return ask(daemon_->socket(),
+               {.path = box + "/files?path=" + file, .headers = std::move(headers)});
+  };
+  const ApiAnswer whole = read("f", {});
+  EXPECT_EQ(whole.headers.at("accept-ranges"), "bytes");
+  const ApiAnswer part = read("f", {"range: bytes=2-4"});
+  EXPECT_EQ(part.status, 206);
+  EXPECT_EQ(part.body, "234");
+  EXPECT_EQ(part.headers.at("content-range"), "bytes 2-4/10");
+  EXPECT_EQ(read("f", {"range: bytes=-3"}).body, "789");
+  EXPECT_EQ(read("f", {"range: bytes=8-"}).body, "89");
+  for (const char* file : {"f", "empty"}) {
+    const ApiAnswer behind = read(file, {"range: bytes=10-"});
+    EXPECT_EQ(behind.status, 416);
+    EXPECT_THAT(behind.headers.at("content-range"), testing::StartsWith("bytes */"));
+  }
+  // Several parts are the whole, as a server may do; so is a part of a file that has changed.
+  EXPECT_EQ(read("f", {"range: bytes=0-1,4-5"}).status, 200);
+  EXPECT_EQ(read("f", {"range: bytes=0-1", "if-range: \"other\""}).body, "0123456789");
+  EXPECT_EQ(read("f", {"range: bytes=0-1", "if-range: " + whole.headers.at("etag")}).body, "01");
+  EXPECT_EQ(read("f&offset=5", {"range: bytes=0-1"}).body, "56789");
+  EXPECT_EQ(read("d", {"range: bytes=0-1"}).status, read("d", {}).status);
+}
+
 TEST_P(Serve, ForkIsAnotherSandboxWithItsOwnCopyAndUsageIsCounted) {
   serve();
   const std::string box = create({{"workspace", "origin"}});
