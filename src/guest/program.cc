@@ -29,7 +29,10 @@ using protocol::Start;
 using protocol::StringList;
 
 constexpr std::size_t kMaxStrings = 2 * protocol::kMaxArguments + 2;
-constexpr int kMaxPassed = 11;  // payload, report, three streams, six for a shell
+constexpr int kFewPassed = 4;    // report, three streams
+constexpr int kMostPassed = 10;  // six more for a shell
+// What is asked for goes along with the descriptors, or, where it is longer, as a file after them.
+constexpr std::size_t kLongestInline = 4096;
 
 void tell(int report, ReportKind kind, std::uint32_t value) {
   Report message{kind, value, 0};
@@ -290,13 +293,16 @@ void watch_minders() {
 }
 
 struct Request {
-  int descriptors[kMaxPassed];
+  int descriptors[kMostPassed + 1];
   int count = 0;
+  char text[kLongestInline];
+  std::size_t size = 0;  // zero: the last descriptor has it
+
+  [[nodiscard]] int streams() const { return count - (size == 0 ? 1 : 0); }
 };
 
 bool receive(int socket, Request& request) {
-  char byte = 0;
-  struct iovec data{&byte, 1};
+  struct iovec data{request.text, sizeof request.text};
   alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof request.descriptors)];
   struct msghdr message{};
   message.msg_iov = &data;
@@ -307,49 +313,88 @@ bool receive(int socket, Request& request) {
   do {
     n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   } while (n < 0 && errno == EINTR);
-  struct cmsghdr* header = n == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
+  struct cmsghdr* header = n > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
     return false;
   }
+  request.size = n > 1 ? static_cast<std::size_t>(n) : 0;
   request.count = static_cast<int>((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
   memcpy(request.descriptors, CMSG_DATA(header),
          static_cast<std::size_t>(request.count) * sizeof(int));
-  return request.count >= 5;
+  return request.streams() == kFewPassed || request.streams() == kMostPassed;
 }
 
-void serve_request(const protocol::Boot& boot, int socket, const Request& request) {
+// What is asked for. It is written to while it is read.
+class Order {
+ public:
+  explicit Order(Request& request) : data_(request.text), size_(request.size) {
+    if (size_ > 0) {
+      return;
+    }
+    const int file = request.descriptors[request.count - 1];
+    struct stat info{};
+    fstat(file, &info);
+    size_ = static_cast<std::size_t>(info.st_size);
+    mapped_ = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    data_ = static_cast<char*>(mapped_);
+  }
+  Order(const Order&) = delete;
+  Order& operator=(const Order&) = delete;
+  ~Order() {
+    if (mapped_ != nullptr && mapped_ != MAP_FAILED) {
+      munmap(mapped_, size_);
+    }
+  }
+  bool parse(Start& start) const {
+    return mapped_ != MAP_FAILED && protocol::parse_start({data_, size_}, start);
+  }
+
+ private:
+  void* mapped_ = nullptr;
+  char* data_;
+  std::size_t size_;
+};
+
+void serve_request(const protocol::Boot& boot, int socket, Request& request) {
   const int* fds = request.descriptors;
-  int report = fds[1];
-  struct stat info{};
-  fstat(fds[0], &info);
-  std::size_t size = static_cast<std::size_t>(info.st_size);
-  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fds[0], 0);
+  const int report = fds[0];
+  const Order order(request);
   Start start;
-  if (data == MAP_FAILED || !protocol::parse_start({static_cast<const char*>(data), size}, start)) {
+  if (!order.parse(start)) {
     tell(report, ReportKind::kNotStarted, EBADMSG);
-  } else {
-    pid_t minder = fork();
-    if (minder == 0) {
-      close(socket);
-      close(fds[0]);
-      ProgramIo io{fds[2], fds[3], fds[4]};
-      if (request.count == kMaxPassed) {
-        io.wake = fds[5];
-        io.text = fds[6];
-        io.control = fds[7];
-        io.directory = fds[8];
-        io.lasting[0] = fds[9];
-        io.lasting[1] = fds[10];
-      }
-      run_minder(boot, start, io, report);
-    }
-    if (minder < 0) {
-      tell(report, ReportKind::kNotStarted, static_cast<std::uint32_t>(errno));
-    }
+    return;
   }
-  if (data != MAP_FAILED) {
-    munmap(data, size);
+  const pid_t minder = fork();
+  if (minder == 0) {
+    close(socket);
+    if (request.size == 0) {
+      close(fds[request.count - 1]);
+    }
+    ProgramIo io{fds[1], fds[2], fds[3]};
+    if (request.streams() == kMostPassed) {
+      io.wake = fds[4];
+      io.text = fds[5];
+      io.control = fds[6];
+      io.directory = fds[7];
+      io.lasting[0] = fds[8];
+      io.lasting[1] = fds[9];
+    }
+    run_minder(boot, start, io, report);
   }
+  if (minder < 0) {
+    tell(report, ReportKind::kNotStarted, static_cast<std::uint32_t>(errno));
+  }
+}
+
+// A file with the text; a negative errno.
+int text_file(std::string_view text) {
+  const int file = memfd_create("start", MFD_CLOEXEC);
+  if (file >= 0 && !write_whole(file, text)) {
+    const int reason = -errno;
+    close(file);
+    return reason;
+  }
+  return file < 0 ? -errno : file;
 }
 
 }  // namespace
@@ -367,20 +412,20 @@ void serve_request(const protocol::Boot& boot, int socket, const Request& reques
 }
 
 int ask_spawner(int socket, std::string_view payload, const ProgramIo& io, int report) {
-  int memory = memfd_create("start", MFD_CLOEXEC);
-  if (memory < 0) {
-    return -errno;
-  }
-  if (!write_whole(memory, payload)) {
-    int reason = -errno;
-    close(memory);
-    return reason;
-  }
-  int fds[kMaxPassed] = {memory,  report,     io.input,     io.output,     io.error,     io.wake,
-                         io.text, io.control, io.directory, io.lasting[0], io.lasting[1]};
-  std::size_t count = io.control < 0 ? 5 : kMaxPassed;
+  int fds[kMostPassed + 1] = {report,  io.input,   io.output,    io.error,      io.wake,
+                              io.text, io.control, io.directory, io.lasting[0], io.lasting[1]};
+  std::size_t count = io.control < 0 ? kFewPassed : kMostPassed;
+  int file = -1;
   char byte = 0;
-  struct iovec data{&byte, 1};
+  struct iovec data{const_cast<char*>(payload.data()), payload.size()};
+  if (payload.size() <= 1 || payload.size() > kLongestInline) {
+    file = text_file(payload);
+    if (file < 0) {
+      return file;
+    }
+    fds[count++] = file;
+    data = {&byte, 1};
+  }
   alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof fds)] = {};
   struct msghdr message{};
   message.msg_iov = &data;
@@ -395,7 +440,9 @@ int ask_spawner(int socket, std::string_view payload, const ProgramIo& io, int r
   // Somebody may have stopped the spawner: the guest never waits for it.
   ssize_t n = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   int result = n >= 0 ? 0 : errno == EAGAIN ? -EBUSY : -errno;
-  close(memory);
+  if (file >= 0) {
+    close(file);
+  }
   return result;
 }
 
