@@ -211,6 +211,13 @@ int serve(storage::Home& home, UniqueFd listener) {
   return ended.ok() ? 0 : 1;
 }
 
+// Whether somebody has removed the installation: nobody can ask any more, and nothing can be
+// opened.
+bool is_removed(const storage::Home& home) {
+  struct stat info{};
+  return ::fstat(home.directory(), &info) == 0 && info.st_nlink == 0;
+}
+
 // Starts the process that does the work, and another one when it died. Whoever asks meanwhile waits
 // at the listener, which stays open. It parses nothing and holds nothing else.
 int supervise(storage::Home& home, Post& post) {
@@ -232,6 +239,9 @@ int supervise(storage::Home& home, Post& post) {
     }
     if (worker > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
       return 0;  // it had nothing to do any more
+    }
+    if (is_removed(home)) {
+      return 0;
     }
     pause = Clock::now() - begun > kHealthy ? kShortest : std::min(2 * pause, kLongest);
     std::this_thread::sleep_for(pause);

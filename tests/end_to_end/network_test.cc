@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -248,6 +250,23 @@ TEST_P(Network, D31_AKilledEgressProcessOpensNothingAndTheNextOneGoesOn) {
   EXPECT_THAT(client.wait(std::chrono::seconds(20)).out, HasSubstr("failed"));
   EXPECT_EQ(::kill(keeper[0].pid, SIGCONT), 0);
   EXPECT_THAT(box.sh(get).out, HasSubstr("hello"));
+}
+
+// Whoever removes an installation has nothing left of it that tries for ever to start again.
+TEST_P(Network, TheEgressProcessEndsWithItsInstallation) {
+  const Box box(GetParam(), {"--network", "allow=allowed.test"});
+  ASSERT_EQ(box.remove({"--force"}).status, 0);
+  const std::vector<HostProcess> serving = processes_of("egress");
+  ASSERT_EQ(serving.size(), 2U);
+  std::filesystem::remove_all(place().home(GetParam()));
+  for (const HostProcess& one : serving) {
+    for (const HostProcess& above : serving) {
+      if (one.parent == above.pid) {
+        ASSERT_EQ(::kill(one.pid, SIGKILL), 0);
+      }
+    }
+  }
+  EXPECT_TRUE(eventually(std::chrono::seconds(15), [&] { return processes_of("egress").empty(); }));
 }
 
 }  // namespace
