@@ -488,8 +488,10 @@ TEST_P(Serve, NextDaemonHasTheCommandsOfTheOneThatWasKilled) {
   daemon_->kill();
   kill_guest(ended);
   serve();
-  // Those that live are its own now, and the one that died meanwhile is known to have.
-  EXPECT_EQ(get("/v1/sandboxes").json()["sandboxes"].size(), 2U);
+  // Those that live are its own now, and the one that died meanwhile is known to have, when the
+  // kernel has taken it apart.
+  EXPECT_TRUE(eventually(std::chrono::seconds(5),
+                         [&] { return get("/v1/sandboxes").json()["sandboxes"].size() == 2; }));
   EXPECT_EQ(shell(second, "echo $x")["stdout"], "kept\n");
   EXPECT_EQ(get(ended).json()["state"], "ended");
   EXPECT_THAT(get(ended).json()["reason"].get<std::string>(), HasSubstr("killed by signal 9"));
