@@ -58,13 +58,14 @@ bool may_use(Acceleration& found) {
 bool boots(const Vmm& vmm, const BootKernel& kernel, const Acceleration& found) {
   HallRequest request;
   request.stage = "/tmp";
-  request.vmm = probe_arguments(vmm);
-  request.needed = needed_by(vmm, Accelerator::kKvm);
+  VmmStart start = vmm.probe();
+  request.vmm = std::move(start.arguments);
+  request.needed = std::move(start.needed);
   request.boot_ms = kProbeMs;
   request.probes = "probes";
   auto asked = sandbox::memory_file(encode_hall(request));
   auto nothing = sandbox::memory_file({});
-  auto image = open_at(AT_FDCWD, kernel.path, O_RDONLY);
+  auto image = vmm.open_kernel(kernel);
   if (!asked.ok() || !nothing.ok() || !image.ok()) {
     return false;
   }

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "backends/microvm/boot_files.h"
-#include "backends/microvm/qemu.h"
+#include "backends/microvm/vmm.h"
 
 namespace carrel::microvm {
 

@@ -21,7 +21,7 @@
 #include "backends/microvm/boot_files.h"
 #include "backends/microvm/hall.h"
 #include "backends/microvm/kvm.h"
-#include "backends/microvm/qemu.h"
+#include "backends/microvm/vmm.h"
 #include "base/files.h"
 #include "kernel/program.h"
 #include "sandbox/builder.h"
@@ -121,25 +121,21 @@ std::chrono::milliseconds Machines::patience() const {
 }
 
 Result<std::string> Machines::describe(const policy::Spec& spec) const {
-  if (!spec.runtime.empty() && spec.runtime != "qemu") {
-    return unsupported("machines are made by 'qemu' in this version, not by '" + spec.runtime + "'",
-                       "leave out --runtime");
-  }
-  CARREL_ASSIGN(const Vmm vmm, find_qemu());
+  CARREL_ASSIGN(const std::unique_ptr<Vmm> vmm, find_vmm(spec.runtime));
   CARREL_ASSIGN(const BootKernel kernel, find_kernel(spec.engine));
-  const Acceleration found = find_acceleration(vmm, kernel);
-  return vmm.version +
+  const Acceleration found = find_acceleration(*vmm, kernel);
+  return vmm->version +
          (found.accelerator == Accelerator::kKvm ? " with KVM" : " without KVM, emulated") +
          ", kernel " + kernel.release;
 }
 
 std::string Machines::warning(const policy::Spec& spec) const {
-  auto vmm = find_qemu();
+  auto vmm = find_vmm(spec.runtime);
   auto kernel = find_kernel(spec.engine);
   if (!vmm.ok() || !kernel.ok()) {
     return {};
   }
-  const Acceleration found = find_acceleration(vmm.value(), kernel.value());
+  const Acceleration found = find_acceleration(*vmm.value(), kernel.value());
   return found.accelerator == Accelerator::kKvm
              ? std::string()
              : "the machine is emulated and many times slower than with KVM: " + found.why_emulated;
@@ -152,9 +148,9 @@ Status Machines::check(const policy::Spec& spec) const {
 }
 
 Result<sandbox::RoomStarted> Machines::start(const sandbox::RoomRequest& request) const {
-  CARREL_ASSIGN(const Vmm vmm, find_qemu());
+  CARREL_ASSIGN(const std::unique_ptr<Vmm> vmm, find_vmm(request.runtime));
   CARREL_ASSIGN(const BootKernel kernel, find_kernel(request.engine));
-  const Acceleration acceleration = find_acceleration(vmm, kernel);
+  const Acceleration acceleration = find_acceleration(*vmm, kernel);
   MachineTerms terms;
   terms.accelerator = acceleration.accelerator;
   // A kernel's tables grow with its memory.
@@ -164,15 +160,16 @@ Result<sandbox::RoomStarted> Machines::start(const sandbox::RoomRequest& request
 
   HallRequest hall;
   hall.stage = "/tmp";
-  hall.vmm = qemu_arguments(vmm, terms);
-  hall.needed = needed_by(vmm, terms.accelerator);
+  VmmStart start = vmm->machine(terms);
+  hall.vmm = std::move(start.arguments);
+  hall.needed = std::move(start.needed);
   hall.shown = shown_by(request.plan);
   hall.folders = {"/dev", "/proc", "/run", "/sys", "/tmp", "/mnt", "/var", "/home", "/.carrel"};
   hall.boot_ms = std::to_string(boot_time().count());
   hall.listens = request.listener >= 0 ? "listens" : "";
 
   CARREL_ASSIGN(UniqueFd complaints, sandbox::memory_file({}));
-  CARREL_ASSIGN(const UniqueFd image, open_at(AT_FDCWD, kernel.path, O_RDONLY));
+  CARREL_ASSIGN(const UniqueFd image, vmm->open_kernel(kernel));
   MachineParts parts;
   parts.clients =
       request.listener >= 0 ? MachineParts::Clients::kListens : MachineParts::Clients::kNone;
