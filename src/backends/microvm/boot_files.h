@@ -15,6 +15,8 @@ struct BootKernel {
   std::string modules;  // the folder with its modules; empty: there is none
 };
 
+inline constexpr std::size_t kLargestKernel = 256U << 20;
+
 // The operator's choice: CARREL_VM_KERNEL; empty: none.
 std::string usual_kernel();
 
