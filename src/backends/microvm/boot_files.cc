@@ -218,8 +218,10 @@ Result<std::vector<std::string>> modules_of(const BootKernel& kernel, const Mach
   }
   Modules modules(kernel);
   CARREL_TRY(modules.read());
-  std::vector<const char*> names = {"virtio_mmio",    "virtio_pci", "virtio_blk",
-                                    "virtio_console", "erofs",      "overlay"};
+  const char* const line =
+      parts.line == MachineParts::Line::kVsock ? "vmw_vsock_virtio_transport" : "virtio_console";
+  std::vector<const char*> names = {"virtio_mmio", "virtio_pci", "virtio_blk",
+                                    line,          "erofs",      "overlay"};
   if (!parts.trees.empty()) {
     names.push_back("fuse");
   }
@@ -246,6 +248,9 @@ std::string terms_of(const MachineParts& parts) {
   std::string terms =
       parts.clients == MachineParts::Clients::kListens ? guest::kTermListens : guest::kTermOnce;
   terms += "\n";
+  if (parts.line == MachineParts::Line::kVsock) {
+    terms += guest::kTermVsock + std::string("\n");
+  }
   if (!parts.network.empty()) {
     terms += guest::kTermNetwork + parts.network + "\n";
   }

@@ -32,6 +32,8 @@ struct MachineParts {
   // What each of its trees is, by their numbers.
   enum class Tree { kFolder, kFile };
   std::vector<Tree> trees;
+  // By what its first process reaches the host.
+  enum class Line { kPort, kVsock } line = Line::kPort;
 };
 
 // The paths of the modules that a machine needs, in the order in which they can be loaded. What the

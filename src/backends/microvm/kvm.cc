@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <string_view>
 #include <utility>
@@ -24,7 +25,7 @@ namespace {
 
 constexpr char kDevice[] = "/dev/kvm";
 constexpr char kProbeMs[] = "10000";
-constexpr char kRemembered[] = "/kvm";
+constexpr char kRemembered[] = "/kvm-";
 constexpr std::uint32_t kNobody = 65534;
 
 // Whether the id that a machine runs as may use the device: as root that is never root's own.
@@ -61,6 +62,8 @@ bool boots(const Vmm& vmm, const BootKernel& kernel, const Acceleration& found) 
   VmmStart start = vmm.probe();
   request.vmm = std::move(start.arguments);
   request.needed = std::move(start.needed);
+  request.settings = std::move(start.settings);
+  request.files = vmm.supply == Supply::kFiles ? "files" : "";
   request.boot_ms = kProbeMs;
   request.probes = "probes";
   auto asked = sandbox::memory_file(encode_hall(request));
@@ -97,7 +100,7 @@ Acceleration look(const Vmm& vmm, const BootKernel& kernel) {
     return found;
   }
   auto home = storage::Home::open();
-  const std::string note = home.ok() ? home.value().path() + kRemembered : std::string();
+  const std::string note = home.ok() ? home.value().path() + kRemembered + vmm.name : std::string();
   const std::string question = storage::boot_id() + " " + vmm.version + " " + kernel.release + " ";
   std::string known;
   if (auto text = read_file_at(AT_FDCWD, note); !note.empty() && text.ok()) {
@@ -121,14 +124,13 @@ Acceleration look(const Vmm& vmm, const BootKernel& kernel) {
 
 Acceleration find_acceleration(const Vmm& vmm, const BootKernel& kernel) {
   static std::mutex mutex;
-  static std::string known_kernel;
-  static std::optional<Acceleration> known;
+  static std::map<std::pair<std::string, std::string>, Acceleration> known;
   const std::lock_guard lock(mutex);
-  if (!known.has_value() || known_kernel != kernel.path) {
-    known = look(vmm, kernel);
-    known_kernel = kernel.path;
+  const auto [at, is_new] = known.try_emplace({vmm.version, kernel.path});
+  if (is_new) {
+    at->second = look(vmm, kernel);
   }
-  return *known;
+  return at->second;
 }
 
 }  // namespace carrel::microvm

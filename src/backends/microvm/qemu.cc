@@ -109,10 +109,10 @@ std::vector<std::string> needed_by(const Vmm& vmm, Accelerator accelerator) {
 class Qemu final : public Vmm {
  public:
   [[nodiscard]] VmmStart machine(const MachineTerms& terms) const override {
-    return {qemu_arguments(*this, terms), needed_by(*this, terms.accelerator)};
+    return {qemu_arguments(*this, terms), needed_by(*this, terms.accelerator), {}};
   }
   [[nodiscard]] VmmStart probe() const override {
-    return {probe_arguments(*this), needed_by(*this, Accelerator::kKvm)};
+    return {probe_arguments(*this), needed_by(*this, Accelerator::kKvm), {}};
   }
   [[nodiscard]] Result<UniqueFd> open_kernel(const BootKernel& kernel) const override {
     return open_at(AT_FDCWD, kernel.path, O_RDONLY);
@@ -135,6 +135,7 @@ Result<std::unique_ptr<Vmm>> find_qemu() {
                  {}};
   }
   auto qemu = std::make_unique<Qemu>();
+  qemu->name = "qemu";
   qemu->path = kPath;
   qemu->version = "QEMU " + version;
   return std::unique_ptr<Vmm>(std::move(qemu));
