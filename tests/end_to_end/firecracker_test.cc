@@ -1,10 +1,13 @@
 // Sandboxes in a machine that Firecracker makes. No machine was at hand where it boots a kernel, so
 // another program is in its place, which holds Carrel to what Firecracker's document says (see
 // far_vmm.cc), or another in the place of the kernel.
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "support/box.h"
@@ -38,6 +41,20 @@ class Firecracker : public CarrelTest {
     if (::access("/usr/bin/firecracker", F_OK) == 0) {
       GTEST_SKIP() << "this host has a Firecracker of its own";
     }
+  }
+
+  // The process of a machine that serves its drive; 0: there is none.
+  static pid_t librarian() {
+    for (const HostProcess& one : descendants()) {
+      std::error_code gone;
+      const std::string folder = "/proc/" + std::to_string(one.pid) + "/fd";
+      for (const auto& entry : std::filesystem::directory_iterator(folder, gone)) {
+        if (std::filesystem::read_symlink(entry.path(), gone) == "/dev/fuse") {
+          return one.pid;
+        }
+      }
+    }
+    return 0;
   }
 
   // `carrel` on a host that was prepared so.
@@ -169,7 +186,18 @@ TEST_P(Firecracker, ASandboxRunsInTheMachineThatItsSettingsDescribe) {
       EXPECT_NE(row["note"].get<std::string>().find("unverified"), std::string::npos) << row;
     }
   }
-  EXPECT_EQ(carrel({"rm", id}).status, 0);
+  // With whoever serves the drive everything ends, and nobody waits for it for ever.
+  Process reader(launch({"exec", id, "--", "bash", "-c", "echo in; cat /usr/bin/* >/dev/null"}));
+  EXPECT_TRUE(reader.wait_for_output("in", seconds(60))) << reader.err();
+  const pid_t served = librarian();
+  ASSERT_GT(served, 1);
+  ASSERT_EQ(::kill(served, SIGKILL), 0);
+  EXPECT_TRUE(eventually(seconds(10), [] {
+    const std::vector<HostProcess> all = descendants();
+    return std::none_of(all.begin(), all.end(),
+                        [](const HostProcess& one) { return one.name.starts_with("qemu-system"); });
+  }));
+  EXPECT_EQ(reader.wait(seconds(30)).status, 125);
 }
 
 }  // namespace

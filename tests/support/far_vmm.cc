@@ -3,10 +3,15 @@
 // machine of its own. With QEMU beside it (kBeside) it has that one make the machine which the
 // settings describe, with a device for sockets of vhost-device-vsock, whose sockets are like
 // Firecracker's. Otherwise it says what it found and ends.
+#include <dirent.h>
 #include <fcntl.h>
+#include <linux/capability.h>
+#include <net/if.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -132,6 +137,20 @@ void listen_at(const std::string& path) {
          path + " cannot be made: " + std::strerror(errno));
 }
 
+// How much can be written to files beside the socket, one after the other.
+std::size_t fills_at_most(const std::string& path) {
+  std::size_t written = 0;
+  const std::string page(4096, 'x');
+  for (int i = 0; i < 16; ++i) {
+    const int fd = ::open((path + std::to_string(i)).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    for (ssize_t n = 0; fd >= 0 && (n = ::write(fd, page.data(), page.size())) > 0;) {
+      written += static_cast<std::size_t>(n);
+      expect(written < 1U << 20, "much can be written");
+    }
+  }
+  return written;
+}
+
 [[noreturn]] void execute(const std::vector<std::string>& arguments) {
   std::vector<char*> words;
   for (const std::string& word : arguments) {
@@ -195,6 +214,36 @@ void listen_at(const std::string& path) {
            "vhost-user-vsock-pci,chardev=vsock"});
 }
 
+// CRITICAL: whoever breaks out of the machine is here.
+void look_at_rights() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[2] = {};
+  expect(::syscall(SYS_capget, &header, sets) == 0 && sets[0].permitted == 0 &&
+             sets[1].permitted == 0 && sets[0].effective == 0 && sets[1].effective == 0,
+         "there are capabilities");
+  expect(::getuid() == 1000 && ::getgid() == 1000, "the id is another");
+  expect(::prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1, "rights can be gained");
+  // A filter that is not this program's own.
+  expect(::socket(AF_VSOCK, SOCK_STREAM, 0) < 0 && errno == EPERM, "there is no filter");
+  expect(::if_nameindex()[1].if_index == 0, "there is a network");
+}
+
+void look_at_root() {
+  std::set<std::string> names;
+  DIR* const root = ::opendir("/");
+  while (const dirent* entry = ::readdir(root)) {
+    names.insert(entry->d_name);
+  }
+  ::closedir(root);
+  for (const char* const name : {".", "..", "dev", "drive", "etc", "first", "kernel", "lib",
+                                 "lib64", "line", "settings", "usr"}) {
+    names.erase(name);
+  }
+  expect(names.empty(), names.empty() ? "" : "there is /" + *names.begin());
+  expect(::open("/new", O_WRONLY | O_CREAT | O_CLOEXEC, 0600) < 0 && errno == EROFS,
+         "the root is writable");
+}
+
 // A machine that has only a kernel ends by itself, if it works. Here nothing can be seen of that.
 int look_at_probe(const json& settings) {
   only(settings.at("boot-source"), {"kernel_image_path", "boot_args"});
@@ -206,8 +255,8 @@ int run(const std::string& path) {
   for (int fd = 3; fd < 256; ++fd) {
     expect(::fcntl(fd, F_GETFD) < 0, "the descriptor " + std::to_string(fd) + " is open");
   }
-  // A filter that is not this program's own.
-  expect(::socket(AF_VSOCK, SOCK_STREAM, 0) < 0 && errno == EPERM, "there is no filter");
+  look_at_rights();
+  look_at_root();
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
   const json settings = json::parse(text.str(), nullptr, false);
@@ -227,6 +276,7 @@ int run(const std::string& path) {
   const std::string uds = settings.at("vsock").at("uds_path");
   listen_at(uds);
   speak(uds);
+  expect(fills_at_most(uds + "_x") <= 4096, "much can be written");
   std::fprintf(stderr, "far end: everything is as it should be\n");
   return 0;
 }

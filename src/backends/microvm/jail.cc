@@ -113,7 +113,7 @@ Status put_file(const std::string& top, const JailFile& file) {
   return {};
 }
 
-// Sockets need no room; a file in it would have none.
+// Sockets need no room; a file in it would have a page.
 Status put_writable(const std::string& place) {
   if (::mkdir(place.c_str(), 0700) != 0 ||
       ::mount("tmpfs", place.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC,

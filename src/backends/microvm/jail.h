@@ -32,7 +32,8 @@ struct JailFile {
 };
 // Makes a root in memory with the `needed` paths of the host, read-only, and these files, and moves
 // into it. Nothing else of the host can be named after that. A path that is missing is left out.
-// `writable`, unless it is empty, is a folder in which a few names can be made, and no contents.
+// `writable`, unless it is empty, is a folder in which a few names can be made, and
+// next to no contents.
 Status enter_root(const std::string& stage, const std::vector<std::string>& needed,
                   const std::vector<JailFile>& files, const std::string& writable);
 
