@@ -109,6 +109,21 @@ TEST_P(Firecracker, WithoutKvmItIsRefused) {
   EXPECT_NE(closed.err.find("/dev/kvm"), std::string::npos) << closed.err;
 }
 
+// And what it said is said again, also when it is not tried again.
+TEST_P(Firecracker, WhereItMakesNoMachineItsOwnWordsAreTold) {
+  const std::string broken =
+      file("broken", "#!/bin/sh\n[ $1 = --version ] && echo 'Firecracker v1.16.1' && exit\n");
+  for (int i = 0; i < 2; ++i) {
+    const Run refused =
+        run_on_host(std::string(kInstalled) + " && chmod 755 /usr/local/bin/*", {}, broken);
+    EXPECT_EQ(refused.status, 125);
+    EXPECT_TRUE(says_one_line(refused,
+                              "a kernel does not boot with KVM here: the virtual machine's "
+                              "program cannot be executed"))
+        << refused.err;
+  }
+}
+
 TEST_P(Firecracker, WithoutFuseItIsRefused) {
   const Run refused = run_on_host(std::string(kInstalled) + " && chmod 600 /dev/fuse");
   EXPECT_EQ(refused.status, 125);

@@ -55,8 +55,9 @@ bool may_use(Acceleration& found) {
   return true;
 }
 
-// CRITICAL: with nothing of the host but a kernel, as every machine.
-bool boots(const Vmm& vmm, const BootKernel& kernel, const Acceleration& found) {
+// CRITICAL: with nothing of the host but a kernel, as every machine. Else `found` has what was
+// said.
+bool boots(const Vmm& vmm, const BootKernel& kernel, Acceleration& found) {
   HallRequest request;
   request.stage = "/tmp";
   VmmStart start = vmm.probe();
@@ -68,8 +69,10 @@ bool boots(const Vmm& vmm, const BootKernel& kernel, const Acceleration& found) 
   request.probes = "probes";
   auto asked = sandbox::memory_file(encode_hall(request));
   auto nothing = sandbox::memory_file({});
+  auto complaints = sandbox::memory_file({});
   auto image = vmm.open_kernel(kernel);
-  if (!asked.ok() || !nothing.ok() || !image.ok()) {
+  if (!asked.ok() || !nothing.ok() || !complaints.ok() || !image.ok()) {
+    found.said = image.ok() ? "" : image.error().message;
     return false;
   }
   kernel::ProgramRequest program;
@@ -77,6 +80,7 @@ bool boots(const Vmm& vmm, const BootKernel& kernel, const Acceleration& found) 
   program.arguments = {"carrel", "hall"};
   const int none = nothing.value().get();
   program.descriptors = {asked.value().get(), none, none, image.value().get(), none};
+  program.errors = complaints.value().get();
   if (::geteuid() == 0) {
     program.id = kNobody;
     program.further_group = found.group;
@@ -85,6 +89,8 @@ bool boots(const Vmm& vmm, const BootKernel& kernel, const Acceleration& found) 
   int status = 1;
   while (started.ok() && ::waitpid(started.value().pid, &status, 0) < 0 && errno == EINTR) {
   }
+  constexpr std::size_t kMost = 300;
+  found.said = sandbox::read_line(complaints.value().get()).substr(0, kMost);
   return started.ok() && status == 0;
 }
 
@@ -107,9 +113,11 @@ Acceleration look(const Vmm& vmm, const BootKernel& kernel) {
     known = text.value();
   }
   bool works = wish == "kvm" || known == question + "works";
-  if (!works && known != question + "hangs") {
+  if (const std::string hangs = question + "hangs "; !works && known.starts_with(hangs)) {
+    found.said = known.substr(hangs.size());
+  } else if (!works) {
     works = boots(vmm, kernel, found);
-    (void)replace_file_at(AT_FDCWD, note, question + (works ? "works" : "hangs"), 0600,
+    (void)replace_file_at(AT_FDCWD, note, works ? question + "works" : hangs + found.said, 0600,
                           Lasting::kUnsynced);
   }
   if (works) {

@@ -75,7 +75,8 @@ Result<Maker> find_maker(const std::string& runtime, const std::string& kernel) 
   if (maker.acceleration.accelerator == Accelerator::kEmulated &&
       maker.vmm->emulation == Vmm::Emulation::kImpossible) {
     return unsupported(maker.vmm->version + " cannot emulate a machine, and there is no KVM: " +
-                           maker.acceleration.why_emulated,
+                           maker.acceleration.why_emulated +
+                           (maker.acceleration.said.empty() ? "" : ": " + maker.acceleration.said),
                        "leave out --runtime: QEMU can");
   }
   return maker;
