@@ -68,6 +68,8 @@ constexpr std::array kWalls = {
     Wall{"docker", policy::Backend::kDocker, "", "everything that a native one has"},
     Wall{"microvm", policy::Backend::kMicrovm, "",
          "a kernel of its own; no network, no ports, no named workspaces, mounts are read-only"},
+    Wall{"microvm firecracker", policy::Backend::kMicrovm, "firecracker",
+         "what a machine of QEMU's has"},
 };
 
 struct Tried {

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/vm_sockets.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -52,10 +53,32 @@ bool mount_one(const char* type, const char* path, unsigned long flags, Failure&
   return mount(type, path, type, flags, nullptr) == 0 || failure.at("mount", path, -errno);
 }
 
+constexpr int kTries = 200;
+constexpr unsigned kStepUs = 20'000;
+
+// The line to the host where there is a device for sockets: a connection to the host.
+int connect_line() {
+  struct sockaddr_vm address{};
+  address.svm_family = AF_VSOCK;
+  address.svm_cid = VMADDR_CID_HOST;
+  address.svm_port = kMachinePort;
+  for (int i = 0; i < kTries; ++i) {
+    int line = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (line >= 0 &&
+        connect(line, reinterpret_cast<const struct sockaddr*>(&address), sizeof address) == 0) {
+      fcntl(line, F_SETFL, O_NONBLOCK);
+      return line;
+    }
+    if (line >= 0) {
+      close(line);
+    }
+    usleep(kStepUs);
+  }
+  return -1;
+}
+
 // The serial line to the host: the only port there is.
 int open_line() {
-  constexpr int kTries = 200;
-  constexpr unsigned kStepUs = 20'000;
   for (int i = 0; i < kTries; ++i) {
     DIR* devices = opendir(kLine);
     while (struct dirent* entry = devices == nullptr ? nullptr : readdir(devices)) {
@@ -98,6 +121,7 @@ bool enter_root(Failure& failure) {
 // What the host says about this sandbox.
 struct Terms {
   bool listens = false;
+  bool vsock = false;
   SharedTree trees[protocol::kMaxTrees];
   std::size_t tree_count = 0;
   Text<protocol::kIdSize + 1> network;  // the sandbox's id; empty: it has none
@@ -106,6 +130,10 @@ struct Terms {
 bool read_term(std::string_view line, Terms& terms) {
   if (line == kTermListens || line == kTermOnce) {
     terms.listens = line == kTermListens;
+    return true;
+  }
+  if (line == kTermVsock) {
+    terms.vsock = true;
     return true;
   }
   if (line.starts_with(kTermNetwork)) {
@@ -402,7 +430,7 @@ int run_machine() {
   int image = open("/init", O_RDONLY | O_CLOEXEC);
   const bool knows = read_terms(terms) && image >= 0;
   const bool loaded = mounted && load_modules(failure);
-  int line = open_line();
+  int line = terms.vsock ? connect_line() : open_line();
   int ends[2] = {-1, -1};
   if (line < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     power_off();  // there is nobody to tell

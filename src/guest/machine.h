@@ -8,8 +8,8 @@
 
 // The first process of a machine of its own: root there, and nobody of the sandbox's. It loads the
 // kernel's modules, mounts the root that the host shows as a block device, starts the guest in
-// namespaces as on a host, and carries the connections to it over the machine's serial line. The
-// machine ends with the guest.
+// namespaces as on a host, and carries the connections to it over the machine's line, a serial port
+// or a vsock. The machine ends with the guest.
 namespace carrel::guest {
 
 // The kernel's command line ends with it: what comes after "--" is the first process's.
@@ -21,6 +21,10 @@ inline constexpr char kMachineModules[] = "/modules";  // a line for each, in th
 // The first line: whether the guest has clients beside its maker.
 inline constexpr char kTermListens[] = "listens";
 inline constexpr char kTermOnce[] = "once";
+// Then, where there is no serial port: the line is a connection to the host.
+inline constexpr char kTermVsock[] = "vsock";
+inline constexpr std::uint32_t kMachineCid = 3;      // the machine's number among those of its host
+inline constexpr std::uint32_t kMachinePort = 1024;  // of the host, to which it connects
 // Then, where the sandbox has a network, its id.
 inline constexpr char kTermNetwork[] = "network ";
 // Then what each tree is that comes with a plan, in their order.

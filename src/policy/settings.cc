@@ -150,8 +150,9 @@ constexpr std::array kSettings = {
             "native bubblewrap oci docker microvm",
             kHost, kEverywhere, kBuilds, setters::set_backend, get_backend},
     Setting{"runtime", Names(), ValueKind::kText, "NAME",
-            "of the backends oci and docker: runc, crun, or runsc (the first of runc and crun)",
-            "runc crun runsc",
+            "of the backends oci and docker: runc, crun, or runsc (the first of runc and crun); of "
+            "microvm: qemu or firecracker (qemu)",
+            "runc crun runsc qemu firecracker",
             kHost, kEverywhere, kBuilds, setters::set_runtime, get_runtime},
     Setting{"isolation", Names(), ValueKind::kText, "KIND",
             "keep it at least so far apart: namespace, gvisor or vm (namespace)",

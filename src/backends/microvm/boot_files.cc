@@ -13,6 +13,7 @@
 #include <set>
 #include <string_view>
 
+#include "backends/microvm/kernel_image.h"
 #include "base/files.h"
 #include "guest/machine.h"
 #include "sandbox/builder.h"
@@ -22,7 +23,6 @@ namespace carrel::microvm {
 namespace {
 
 constexpr std::size_t kLargestModule = 16U << 20;
-constexpr std::size_t kLargestKernel = 64U << 20;
 constexpr char kHint[] =
     "install the package 'linux-image-cloud-amd64', or name a kernel with CARREL_VM_KERNEL";
 
@@ -47,15 +47,25 @@ std::string newest_kernel() {
   return newest.empty() ? newest : "/boot/" + newest;
 }
 
-// The release that a kernel's image tells in its header: the boot protocol of x86.
-std::string release_in(std::string_view head) {
+// Where a kernel's image tells its release: its header by the boot protocol of x86, or what it says
+// first when it is not compressed. Past the end: nowhere.
+std::size_t find_release(std::string_view image) {
   constexpr std::size_t kMagicAt = 0x202;
   constexpr std::size_t kVersionAt = 0x20e;
-  if (head.size() < kVersionAt + 2 || head.substr(kMagicAt, 4) != "HdrS") {
-    return {};
+  if (is_kernel_program(image)) {
+    constexpr std::string_view kWords = "Linux version ";
+    const std::size_t at = image.find(kWords);
+    return at == std::string_view::npos ? at : at + kWords.size();
   }
-  const std::size_t at = 0x200U + static_cast<unsigned char>(head[kVersionAt]) +
-                         256U * static_cast<unsigned char>(head[kVersionAt + 1]);
+  if (image.size() < kVersionAt + 2 || image.substr(kMagicAt, 4) != "HdrS") {
+    return std::string_view::npos;
+  }
+  return 0x200U + static_cast<unsigned char>(image[kVersionAt]) +
+         256U * static_cast<unsigned char>(image[kVersionAt + 1]);
+}
+
+std::string release_in(std::string_view head) {
+  const std::size_t at = find_release(head);
   if (at >= head.size()) {
     return {};
   }
@@ -208,8 +218,10 @@ Result<std::vector<std::string>> modules_of(const BootKernel& kernel, const Mach
   }
   Modules modules(kernel);
   CARREL_TRY(modules.read());
-  std::vector<const char*> names = {"virtio_mmio",    "virtio_pci", "virtio_blk",
-                                    "virtio_console", "erofs",      "overlay"};
+  const char* const line =
+      parts.line == MachineParts::Line::kVsock ? "vmw_vsock_virtio_transport" : "virtio_console";
+  std::vector<const char*> names = {"virtio_mmio", "virtio_pci", "virtio_blk",
+                                    line,          "erofs",      "overlay"};
   if (!parts.trees.empty()) {
     names.push_back("fuse");
   }
@@ -236,6 +248,9 @@ std::string terms_of(const MachineParts& parts) {
   std::string terms =
       parts.clients == MachineParts::Clients::kListens ? guest::kTermListens : guest::kTermOnce;
   terms += "\n";
+  if (parts.line == MachineParts::Line::kVsock) {
+    terms += guest::kTermVsock + std::string("\n");
+  }
   if (!parts.network.empty()) {
     terms += guest::kTermNetwork + parts.network + "\n";
   }

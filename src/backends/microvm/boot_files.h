@@ -15,6 +15,8 @@ struct BootKernel {
   std::string modules;  // the folder with its modules; empty: there is none
 };
 
+inline constexpr std::size_t kLargestKernel = 256U << 20;
+
 // The operator's choice: CARREL_VM_KERNEL; empty: none.
 std::string usual_kernel();
 
@@ -30,6 +32,8 @@ struct MachineParts {
   // What each of its trees is, by their numbers.
   enum class Tree { kFolder, kFile };
   std::vector<Tree> trees;
+  // By what its first process reaches the host.
+  enum class Line { kPort, kVsock } line = Line::kPort;
 };
 
 // The paths of the modules that a machine needs, in the order in which they can be loaded. What the

@@ -79,6 +79,41 @@ TEST_F(BootFilesTest, ModulesComeAfterThoseTheyNeed) {
   EXPECT_EQ(modules.value(), expected);
 }
 
+// What a kernel says that is not compressed.
+TEST_F(BootFilesTest, AProgramTellsItsReleaseToo) {
+  std::string program(200, '\0');
+  program.replace(0, 7,
+                  "\x7f"
+                  "ELF\2\1\1");
+  program[16] = 2;
+  program[18] = 62;
+  write("boot/vmlinux", program + "Linux version 9.9-cloud (me)");
+  const auto kernel = find_kernel(top_ + "/boot/vmlinux");
+  ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
+  EXPECT_EQ(kernel.value().release, "9.9-cloud");
+  write("boot/other", program);
+  EXPECT_FALSE(find_kernel(top_ + "/boot/other").ok());
+  write("boot/bad", program + "Linux version ../../etc (me)");
+  EXPECT_FALSE(find_kernel(top_ + "/boot/bad").ok());
+}
+
+TEST_F(BootFilesTest, AMachineWithoutASerialPortHasTheModuleOfItsSocket) {
+  write("lib/modules/9.9-cloud/modules.order", "vmw_vsock_virtio_transport.ko\n");
+  write("lib/modules/9.9-cloud/modules.builtin",
+        "virtio_mmio.ko\nvirtio_pci.ko\nvirtio_blk.ko\nerofs.ko\noverlay.ko\n");
+  module("vmw_vsock_virtio_transport", "");
+  const auto kernel = find_kernel(top_ + "/boot/vmlinuz");
+  ASSERT_TRUE(kernel.ok());
+  MachineParts parts;
+  EXPECT_FALSE(modules_of(kernel.value(), parts).ok()) << "there is no virtio_console";
+  parts.line = MachineParts::Line::kVsock;
+  const auto modules = modules_of(kernel.value(), parts);
+  ASSERT_TRUE(modules.ok()) << modules.error().to_string();
+  ASSERT_EQ(modules.value().size(), 1U);
+  EXPECT_TRUE(modules.value()[0].ends_with("/vmw_vsock_virtio_transport.ko"));
+  EXPECT_EQ(terms_of(parts), "once\nvsock\n");
+}
+
 TEST_F(BootFilesTest, AModuleThatIsMissingIsNamed) {
   write("lib/modules/9.9-cloud/modules.order", "virtio_mmio.ko\n");
   module("virtio_mmio", "");

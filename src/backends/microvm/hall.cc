@@ -15,15 +15,19 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <optional>
 #include <utility>
 
 #include "backends/microvm/clerk.h"
+#include "backends/microvm/drive.h"
 #include "backends/microvm/jail.h"
+#include "backends/microvm/line.h"
 #include "backends/microvm/nbd.h"
 #include "backends/microvm/porter.h"
 #include "backends/microvm/shelf.h"
 #include "base/files.h"
 #include "guest/machine.h"
+#include "sandbox/builder.h"
 
 namespace carrel::microvm {
 
@@ -112,11 +116,25 @@ void leave_to_porter(const HallRequest& request) {
   }
 }
 
+// What the VMM is given, and the other ends: two pairs of sockets, or a mount and a socket.
+struct Supplies {
+  Ends line;
+  Ends blocks;
+  UniqueFd drive;
+  UniqueFd listener;  // for the one connection of the machine's first process
+};
+
 // CRITICAL: it has its own socket and what it shows, and nothing of the sandbox's.
-[[noreturn]] void become_librarian(const HallRequest& request, UniqueFd socket, Shelf& shelf) {
+[[noreturn]] void become_librarian(const HallRequest& request, UniqueFd blocks, UniqueFd drive,
+                                   Shelf& shelf) {
   leave_to_porter(request);
-  if (lock_in(Post::kBesideMachine).ok()) {
-    serve_blocks(socket.get(), shelf);
+  if (!lock_in(Post::kBesideMachine).ok()) {
+    ::_exit(0);
+  }
+  if (drive.valid()) {
+    serve_drive(drive.get(), shelf);
+  } else {
+    serve_blocks(blocks.get(), shelf);
   }
   ::_exit(0);
 }
@@ -210,19 +228,21 @@ Result<Clerk> start_clerk(const HallRequest& request, const UniqueFd& ready) {
     words.push_back(const_cast<char*>(word.c_str()));
   }
   words.push_back(nullptr);
-  // Out of the way of the fixed numbers first.
-  constexpr int kAway = 64;
-  line = ::fcntl(line, F_DUPFD_CLOEXEC, kAway);
-  blocks = blocks < 0 ? -1 : ::fcntl(blocks, F_DUPFD_CLOEXEC, kAway);
-  ::dup2(line, kLineOfVmm);
-  if (blocks >= 0) {
-    ::dup2(blocks, kBlocksOfVmm);
+  int last = STDERR_FILENO;
+  if (line >= 0) {
+    // Out of the way of the fixed numbers first.
+    constexpr int kAway = 64;
+    line = ::fcntl(line, F_DUPFD_CLOEXEC, kAway);
+    blocks = ::fcntl(blocks, F_DUPFD_CLOEXEC, kAway);
+    ::dup2(line, kLineOfVmm);
+    last = ::dup2(blocks, kBlocksOfVmm);
   }
   // CRITICAL: nothing else that is open here may be found open in the VMM.
-  ::syscall(SYS_close_range, blocks >= 0 ? kBlocksOfVmm + 1 : kLineOfVmm + 1, ~0U, 0);
+  ::syscall(SYS_close_range, last + 1, ~0U, 0);
   ::signal(SIGPIPE, SIG_DFL);
   std::array<char*, 1> environment = {nullptr};
-  if (drop_rights().ok()) {
+  // QEMU is told to filter, and Firecracker only does so when it was built with filters.
+  if ((request.files.empty() ? drop_rights() : lock_in(Post::kVmm)).ok()) {
     ::execve(words[0], words.data(), environment.data());
   }
   (void)write_all(STDERR_FILENO, "the virtual machine's program cannot be executed\n");
@@ -257,28 +277,55 @@ const char* words_of(PorterEnd end) {
   return "";
 }
 
+// The root in which the VMM finds its files. `drive` is what a VMM has that is supplied by files.
+Status enter_vmms_root(const HallRequest& request, const UniqueFd& drive) {
+  std::vector<JailFile> files = {{kKernelPlace, kKernel}, {kFirstFilesPlace, kFirstFiles}};
+  UniqueFd settings;
+  if (!request.settings.empty()) {
+    CARREL_ASSIGN(settings, sandbox::memory_file(request.settings));
+    files.push_back({kSettingsPlace, settings.get()});
+  }
+  if (drive.valid()) {
+    files.push_back({kDrivePlace});
+  }
+  return enter_root(request.stage, request.needed, files, drive.valid() ? kLineFolder : "");
+}
+
 // The life of the porter, the first process of the PID namespace.
 Result<int> live(const HallRequest& request, UniqueFd ready) {
   CARREL_ASSIGN(Clerk clerk, start_clerk(request, ready));
   Shelf shelf;
   CARREL_TRY(fill_shelf(request, shelf));
-  CARREL_TRY(enter_root(request.stage, request.needed,
-                        {{kKernelPlace, kKernel}, {kFirstFilesPlace, kFirstFiles}}));
-  CARREL_ASSIGN(Ends line, make_pair());
-  CARREL_ASSIGN(Ends blocks, make_pair());
+  Supplies supplies;
+  const bool alone = !request.probes.empty();
+  if (!request.files.empty() && !alone) {
+    CARREL_ASSIGN(supplies.drive, open_drive());
+  }
+  CARREL_TRY(enter_vmms_root(request, supplies.drive));
+  if (supplies.drive.valid()) {
+    CARREL_TRY(mount_drive(supplies.drive.get(), kDrivePlace));
+    CARREL_ASSIGN(supplies.listener, listen_for_machine());
+  } else if (!alone) {
+    CARREL_ASSIGN(supplies.line, make_pair());
+    CARREL_ASSIGN(supplies.blocks, make_pair());
+  }
   PorterTerms terms;
   const pid_t librarian = ::fork();
   if (librarian == 0) {
-    line = {};
     clerk = {};
-    blocks.one.reset();
     ready.reset();
-    become_librarian(request, std::move(blocks.other), shelf);
+    Supplies own = std::exchange(supplies, {});
+    own.line = {};
+    own.listener.reset();
+    own.blocks.one.reset();
+    become_librarian(request, std::move(own.blocks.other), std::move(own.drive), shelf);
   }
   const pid_t vmm = librarian < 0 ? -1 : ::fork();
   if (vmm == 0) {
-    become_vmm(request, line.other.get(), blocks.one.get());
+    become_vmm(request, supplies.line.other.get(), supplies.blocks.one.get());
   }
+  // With the librarian ends what it serves.
+  supplies.drive.reset();
   if (vmm < 0) {
     return system_error("start the processes of a virtual machine");
   }
@@ -289,10 +336,10 @@ Result<int> live(const HallRequest& request, UniqueFd ready) {
     terms.clerk = std::move(clerk.process);
     terms.trees = std::move(clerk.trees);
   }
-  if (!request.probes.empty()) {
+  if (alone) {
     return await_end(request, vmm);
   }
-  terms.line = std::move(line.one);
+  terms.line = std::move(supplies.line.one);
   terms.stream = UniqueFd(kStream);
   if (!request.listens.empty()) {
     terms.listener = UniqueFd(listener_of(request));
@@ -310,7 +357,9 @@ Result<int> live(const HallRequest& request, UniqueFd ready) {
     ::fcntl(terms.network.get(), F_SETFL, O_NONBLOCK);
   }
   terms.boot = patience_of(request);
-  ::fcntl(terms.line.get(), F_SETFL, O_NONBLOCK);
+  if (terms.line.valid()) {
+    ::fcntl(terms.line.get(), F_SETFL, O_NONBLOCK);
+  }
   for (const int fd : {int{kRequest}, int{kTell}, int{kKernel}, int{kFirstFiles}}) {
     ::close(fd);
   }
@@ -318,7 +367,9 @@ Result<int> live(const HallRequest& request, UniqueFd ready) {
   CARREL_TRY(lock_in(Post::kPorter));
   CARREL_TRY(write_all(ready.get(), "r"));
   ready.reset();
-  (void)write_all(STDERR_FILENO, words_of(carry(std::move(terms))));
+  const std::optional<PorterEnd> missed =
+      supplies.listener.valid() ? await_line(terms, std::move(supplies.listener)) : std::nullopt;
+  (void)write_all(STDERR_FILENO, words_of(missed ? *missed : carry(std::move(terms))));
   return 0;
 }
 
@@ -367,7 +418,8 @@ Status open_hall() {
 std::string encode_hall(const HallRequest& request) {
   std::string text;
   for (const std::string* part :
-       {&request.stage, &request.listens, &request.network, &request.boot_ms, &request.probes}) {
+       {&request.stage, &request.listens, &request.network, &request.boot_ms, &request.probes,
+        &request.files, &request.settings}) {
     text.append(part->c_str(), part->size() + 1);
   }
   for (const std::vector<std::string>* list :
@@ -381,8 +433,8 @@ std::string encode_hall(const HallRequest& request) {
 Result<HallRequest> decode_hall(std::string_view text) {
   HallRequest request;
   bool whole = true;
-  for (std::string* part :
-       {&request.stage, &request.listens, &request.network, &request.boot_ms, &request.probes}) {
+  for (std::string* part : {&request.stage, &request.listens, &request.network, &request.boot_ms,
+                            &request.probes, &request.files, &request.settings}) {
     whole = whole && take(text, *part);
   }
   for (std::vector<std::string>* list :

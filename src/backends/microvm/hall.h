@@ -12,7 +12,7 @@ namespace carrel::microvm {
 // id. It makes namespaces of its own with an empty root, in which there is only what the VMM reads,
 // and three or four processes in them, all without a capability and under a filter of system calls:
 //  - the porter, first of their PID namespace: with it everything ends. It listens at the box's
-//    socket and carries connections over the machine's serial line; to the host it is the sandbox;
+//    socket and carries connections over the machine's line; to the host it is the sandbox;
 //  - the VMM;
 //  - the librarian, which shows files of the host to the machine as a block device, read-only;
 //  - the clerk, where there are trees that the machine is given.
@@ -27,10 +27,12 @@ struct HallRequest {
   std::vector<std::string> sources;
   // What is hidden in them: the number of a tree, a colon, and a path from its top.
   std::vector<std::string> hidden;
-  std::string listens;  // not empty: after the trees comes the socket of the box
-  std::string network;  // the same of the socket for the egress process
-  std::string boot_ms;  // how long the machine may take to begin
-  std::string probes;   // not empty: nobody talks to it; it has to end by itself
+  std::string listens;   // not empty: after the trees comes the socket of the box
+  std::string network;   // the same of the socket for the egress process
+  std::string boot_ms;   // how long the machine may take to begin
+  std::string probes;    // not empty: nobody talks to it; it has to end by itself
+  std::string files;     // not empty: the VMM is supplied by files, see Supply
+  std::string settings;  // what is in its file of settings; empty: it has none
 };
 inline constexpr char kReadOnlyTree[] = "read-only";
 inline constexpr char kWritableTree[] = "writable";
@@ -51,8 +53,15 @@ enum HallDescriptor : int {
 // Where the VMM finds things in its root, and which descriptors it has.
 inline constexpr char kKernelPlace[] = "/kernel";
 inline constexpr char kFirstFilesPlace[] = "/first";
+inline constexpr char kSettingsPlace[] = "/settings";
 inline constexpr int kLineOfVmm = 3;
 inline constexpr int kBlocksOfVmm = 4;
+// Supplied by files: the block device; and a socket, which the VMM makes for connections into the
+// machine, of which there are none. When the machine connects to a port of its host, the VMM
+// connects to the socket at that path with "_" and the port's number behind it.
+inline constexpr char kDrivePlace[] = "/drive";
+inline constexpr char kLineFolder[] = "/line";
+inline constexpr char kLinePlace[] = "/line/vsock";
 
 // All of it, as the whole life of a process; its exit status.
 int run_hall();

@@ -25,8 +25,6 @@ namespace carrel::microvm {
 
 namespace {
 
-constexpr char kInside[] = "1000";
-
 Status write_own(const char* path, const std::string& text) {
   CARREL_ASSIGN(const UniqueFd file, open_at(AT_FDCWD, path, O_WRONLY));
   return write_all(file.get(), text);
@@ -90,6 +88,8 @@ kernel::SyscallRules rules_of(Post post) {
       return policy::connects_machine_syscalls();
     case Post::kClerk:
       return policy::writes_for_machine_syscalls();
+    case Post::kVmm:
+      return policy::guest_syscalls();  // which lets it load its own
     case Post::kBesideMachine:
       break;
   }
@@ -100,7 +100,7 @@ Status put_file(const std::string& top, const JailFile& file) {
   CARREL_ASSIGN(const UniqueFd out,
                 open_at(AT_FDCWD, top + file.path, O_WRONLY | O_CREAT | O_EXCL, 0444));
   off_t at = 0;
-  for (;;) {
+  while (file.source >= 0) {
     constexpr std::size_t kPiece = 1U << 20;
     const ssize_t n = ::sendfile(out.get(), file.source, &at, kPiece);
     if (n == 0) {
@@ -110,6 +110,17 @@ Status put_file(const std::string& top, const JailFile& file) {
       return system_error("copy " + file.path);
     }
   }
+  return {};
+}
+
+// Sockets need no room; a file in it would have a page.
+Status put_writable(const std::string& place) {
+  if (::mkdir(place.c_str(), 0700) != 0 ||
+      ::mount("tmpfs", place.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+              "mode=0700,size=4k,nr_inodes=4") != 0) {
+    return system_error("mount a tmpfs at " + place);
+  }
+  return {};
 }
 
 }  // namespace
@@ -122,8 +133,8 @@ Status enter_namespaces() {
     return system_error("make namespaces for a virtual machine");
   }
   CARREL_TRY(write_own("/proc/self/setgroups", "deny"));
-  CARREL_TRY(write_own("/proc/self/gid_map", kInside + (" " + gid) + " 1"));
-  CARREL_TRY(write_own("/proc/self/uid_map", kInside + (" " + uid) + " 1"));
+  CARREL_TRY(write_own("/proc/self/gid_map", std::to_string(kJailId) + " " + gid + " 1"));
+  CARREL_TRY(write_own("/proc/self/uid_map", std::to_string(kJailId) + " " + uid + " 1"));
   // CRITICAL: nothing that is mounted here may appear outside.
   return ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0
              ? Status()
@@ -172,9 +183,9 @@ Result<UniqueFd> copy_mount(const std::string& path) {
 }
 
 Status enter_root(const std::string& stage, const std::vector<std::string>& needed,
-                  const std::vector<JailFile>& files) {
+                  const std::vector<JailFile>& files, const std::string& writable) {
   ::umask(0);
-  if (::mount("tmpfs", stage.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=96m") != 0) {
+  if (::mount("tmpfs", stage.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=192m") != 0) {
     return system_error("mount a tmpfs at " + stage);
   }
   for (const std::string& path : needed) {
@@ -182,6 +193,9 @@ Status enter_root(const std::string& stage, const std::vector<std::string>& need
   }
   for (const JailFile& file : files) {
     CARREL_TRY(put_file(stage, file));
+  }
+  if (!writable.empty()) {
+    CARREL_TRY(put_writable(stage + writable));
   }
   if (::chdir(stage.c_str()) != 0 || ::syscall(SYS_pivot_root, ".", ".") != 0 ||
       ::umount2(".", MNT_DETACH) != 0 || ::chdir("/") != 0) {

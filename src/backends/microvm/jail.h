@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@
 
 // The namespaces and the root that a virtual machine's processes are in.
 namespace carrel::microvm {
+
+inline constexpr std::uint32_t kJailId = 1000;  // the only one there is, of users and of groups
 
 // Namespaces of all kinds, with one id that is not root. The next child is the first process of the
 // PID namespace.
@@ -25,19 +28,21 @@ Result<UniqueFd> clone_mount(int folder);
 
 struct JailFile {
   std::string path;
-  int source = -1;  // whose content it gets
+  int source = -1;  // whose content it gets; -1: it is empty
 };
 // Makes a root in memory with the `needed` paths of the host, read-only, and these files, and moves
 // into it. Nothing else of the host can be named after that. A path that is missing is left out.
+// `writable`, unless it is empty, is a folder in which a few names can be made, and
+// next to no contents.
 Status enter_root(const std::string& stage, const std::vector<std::string>& needed,
-                  const std::vector<JailFile>& files);
+                  const std::vector<JailFile>& files, const std::string& writable);
 
 // CRITICAL: before anything that comes from the machine is read. No capability, no way to gain one,
 // nobody else of the user's can look at its memory.
 Status drop_rights();
-// That, and the filter for Carrel's own processes: those that show, that carry, and that
-// change files.
-enum class Post { kBesideMachine, kPorter, kClerk };
+// That, and a filter of system calls: for Carrel's own processes, those that show, that carry, and
+// that change files; and for a VMM whose own filters depend on how it was built.
+enum class Post { kBesideMachine, kPorter, kClerk, kVmm };
 Status lock_in(Post post);
 
 }  // namespace carrel::microvm

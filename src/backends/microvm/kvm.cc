@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <string_view>
 #include <utility>
@@ -24,7 +25,7 @@ namespace {
 
 constexpr char kDevice[] = "/dev/kvm";
 constexpr char kProbeMs[] = "10000";
-constexpr char kRemembered[] = "/kvm";
+constexpr char kRemembered[] = "/kvm-";
 constexpr std::uint32_t kNobody = 65534;
 
 // Whether the id that a machine runs as may use the device: as root that is never root's own.
@@ -54,18 +55,24 @@ bool may_use(Acceleration& found) {
   return true;
 }
 
-// CRITICAL: with nothing of the host but a kernel, as every machine.
-bool boots(const Vmm& vmm, const BootKernel& kernel, const Acceleration& found) {
+// CRITICAL: with nothing of the host but a kernel, as every machine. Else `found` has what was
+// said.
+bool boots(const Vmm& vmm, const BootKernel& kernel, Acceleration& found) {
   HallRequest request;
   request.stage = "/tmp";
-  request.vmm = probe_arguments(vmm);
-  request.needed = needed_by(vmm, Accelerator::kKvm);
+  VmmStart start = vmm.probe();
+  request.vmm = std::move(start.arguments);
+  request.needed = std::move(start.needed);
+  request.settings = std::move(start.settings);
+  request.files = vmm.supply == Supply::kFiles ? "files" : "";
   request.boot_ms = kProbeMs;
   request.probes = "probes";
   auto asked = sandbox::memory_file(encode_hall(request));
   auto nothing = sandbox::memory_file({});
-  auto image = open_at(AT_FDCWD, kernel.path, O_RDONLY);
-  if (!asked.ok() || !nothing.ok() || !image.ok()) {
+  auto complaints = sandbox::memory_file({});
+  auto image = vmm.open_kernel(kernel);
+  if (!asked.ok() || !nothing.ok() || !complaints.ok() || !image.ok()) {
+    found.said = image.ok() ? "" : image.error().message;
     return false;
   }
   kernel::ProgramRequest program;
@@ -73,6 +80,7 @@ bool boots(const Vmm& vmm, const BootKernel& kernel, const Acceleration& found) 
   program.arguments = {"carrel", "hall"};
   const int none = nothing.value().get();
   program.descriptors = {asked.value().get(), none, none, image.value().get(), none};
+  program.errors = complaints.value().get();
   if (::geteuid() == 0) {
     program.id = kNobody;
     program.further_group = found.group;
@@ -81,6 +89,8 @@ bool boots(const Vmm& vmm, const BootKernel& kernel, const Acceleration& found) 
   int status = 1;
   while (started.ok() && ::waitpid(started.value().pid, &status, 0) < 0 && errno == EINTR) {
   }
+  constexpr std::size_t kMost = 300;
+  found.said = sandbox::read_line(complaints.value().get()).substr(0, kMost);
   return started.ok() && status == 0;
 }
 
@@ -96,16 +106,18 @@ Acceleration look(const Vmm& vmm, const BootKernel& kernel) {
     return found;
   }
   auto home = storage::Home::open();
-  const std::string note = home.ok() ? home.value().path() + kRemembered : std::string();
+  const std::string note = home.ok() ? home.value().path() + kRemembered + vmm.name : std::string();
   const std::string question = storage::boot_id() + " " + vmm.version + " " + kernel.release + " ";
   std::string known;
   if (auto text = read_file_at(AT_FDCWD, note); !note.empty() && text.ok()) {
     known = text.value();
   }
   bool works = wish == "kvm" || known == question + "works";
-  if (!works && known != question + "hangs") {
+  if (const std::string hangs = question + "hangs "; !works && known.starts_with(hangs)) {
+    found.said = known.substr(hangs.size());
+  } else if (!works) {
     works = boots(vmm, kernel, found);
-    (void)replace_file_at(AT_FDCWD, note, question + (works ? "works" : "hangs"), 0600,
+    (void)replace_file_at(AT_FDCWD, note, works ? question + "works" : hangs + found.said, 0600,
                           Lasting::kUnsynced);
   }
   if (works) {
@@ -120,14 +132,13 @@ Acceleration look(const Vmm& vmm, const BootKernel& kernel) {
 
 Acceleration find_acceleration(const Vmm& vmm, const BootKernel& kernel) {
   static std::mutex mutex;
-  static std::string known_kernel;
-  static std::optional<Acceleration> known;
+  static std::map<std::pair<std::string, std::string>, Acceleration> known;
   const std::lock_guard lock(mutex);
-  if (!known.has_value() || known_kernel != kernel.path) {
-    known = look(vmm, kernel);
-    known_kernel = kernel.path;
+  const auto [at, is_new] = known.try_emplace({vmm.version, kernel.path});
+  if (is_new) {
+    at->second = look(vmm, kernel);
   }
-  return *known;
+  return at->second;
 }
 
 }  // namespace carrel::microvm

@@ -5,13 +5,14 @@
 #include <string>
 
 #include "backends/microvm/boot_files.h"
-#include "backends/microvm/qemu.h"
+#include "backends/microvm/vmm.h"
 
 namespace carrel::microvm {
 
 struct Acceleration {
   Accelerator accelerator = Accelerator::kEmulated;
   std::string why_emulated;
+  std::string said;                    // by a VMM that could not make a machine with KVM
   std::optional<std::uint32_t> group;  // as root: the group that may use the device
 };
 

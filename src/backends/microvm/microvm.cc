@@ -21,9 +21,10 @@
 #include "backends/microvm/boot_files.h"
 #include "backends/microvm/hall.h"
 #include "backends/microvm/kvm.h"
-#include "backends/microvm/qemu.h"
+#include "backends/microvm/vmm.h"
 #include "base/files.h"
 #include "kernel/program.h"
+#include "policy/known_flaws.h"
 #include "sandbox/builder.h"
 
 namespace carrel::microvm {
@@ -33,7 +34,7 @@ namespace {
 constexpr std::uint64_t kMebibyte = 1ULL << 20;
 // What a kernel and the guest need beside the workload.
 constexpr std::uint64_t kKernelMemory = 160 * kMebibyte;
-// What QEMU and the two beside it need beside the machine.
+// What the VMM and those beside it need beside the machine.
 constexpr std::uint64_t kVmmMemory = 320 * kMebibyte;
 constexpr int kStartMs = 10'000;
 
@@ -57,6 +58,28 @@ std::uint32_t processors_for(const policy::Limits& limits) {
   const int here = ::sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 1;
   return std::clamp<std::uint32_t>((limits.cpu_millis + 999) / 1000, 1,
                                    static_cast<std::uint32_t>(std::max(1, here)));
+}
+
+// Who makes a machine, of what, and how quickly.
+struct Maker {
+  std::unique_ptr<Vmm> vmm;
+  BootKernel kernel;
+  Acceleration acceleration;
+};
+Result<Maker> find_maker(const std::string& runtime, const std::string& kernel) {
+  Maker maker;
+  CARREL_ASSIGN(maker.vmm, find_vmm(runtime));
+  CARREL_TRY(maker.vmm->check_host());
+  CARREL_ASSIGN(maker.kernel, find_kernel(kernel));
+  maker.acceleration = find_acceleration(*maker.vmm, maker.kernel);
+  if (maker.acceleration.accelerator == Accelerator::kEmulated &&
+      maker.vmm->emulation == Vmm::Emulation::kImpossible) {
+    return unsupported(maker.vmm->version + " cannot emulate a machine, and there is no KVM: " +
+                           maker.acceleration.why_emulated +
+                           (maker.acceleration.said.empty() ? "" : ": " + maker.acceleration.said),
+                       "leave out --runtime: QEMU can");
+  }
+  return maker;
 }
 
 // Whatever of the host's files the guest will look for when it builds its room.
@@ -107,7 +130,7 @@ pid_t read_pid(int pipe) {
 
 }  // namespace
 
-// QEMU's threads, those that it starts for input and output, and Carrel's two.
+// The VMM's threads, those that it starts for input and output, and Carrel's two.
 std::uint32_t Machines::own_processes() const {
   constexpr std::uint32_t kThreads = 160;
   return kThreads;
@@ -121,28 +144,25 @@ std::chrono::milliseconds Machines::patience() const {
 }
 
 Result<std::string> Machines::describe(const policy::Spec& spec) const {
-  if (!spec.runtime.empty() && spec.runtime != "qemu") {
-    return unsupported("machines are made by 'qemu' in this version, not by '" + spec.runtime + "'",
-                       "leave out --runtime");
-  }
-  CARREL_ASSIGN(const Vmm vmm, find_qemu());
-  CARREL_ASSIGN(const BootKernel kernel, find_kernel(spec.engine));
-  const Acceleration found = find_acceleration(vmm, kernel);
-  return vmm.version +
-         (found.accelerator == Accelerator::kKvm ? " with KVM" : " without KVM, emulated") +
-         ", kernel " + kernel.release;
+  CARREL_ASSIGN(const Maker maker, find_maker(spec.runtime, spec.engine));
+  const bool kvm = maker.acceleration.accelerator == Accelerator::kKvm;
+  return maker.vmm->version + (kvm ? " with KVM" : " without KVM, emulated") + ", kernel " +
+         maker.kernel.release + (maker.vmm->caveat.empty() ? "" : "; " + maker.vmm->caveat);
 }
 
 std::string Machines::warning(const policy::Spec& spec) const {
-  auto vmm = find_qemu();
-  auto kernel = find_kernel(spec.engine);
-  if (!vmm.ok() || !kernel.ok()) {
+  const auto maker = find_maker(spec.runtime, spec.engine);
+  if (!maker.ok()) {
     return {};
   }
-  const Acceleration found = find_acceleration(vmm.value(), kernel.value());
-  return found.accelerator == Accelerator::kKvm
-             ? std::string()
-             : "the machine is emulated and many times slower than with KVM: " + found.why_emulated;
+  const Acceleration& found = maker.value().acceleration;
+  if (found.accelerator == Accelerator::kEmulated) {
+    return "the machine is emulated and many times slower than with KVM: " + found.why_emulated;
+  }
+  const Vmm& vmm = *maker.value().vmm;
+  const std::string flaws = policy::flaw_warning({.reported = vmm.version});
+  const std::string caveat = vmm.caveat.empty() ? "" : vmm.version + ": " + vmm.caveat;
+  return flaws.empty() || caveat.empty() ? flaws + caveat : caveat + "; " + flaws;
 }
 
 Status Machines::check(const policy::Spec& spec) const {
@@ -152,11 +172,9 @@ Status Machines::check(const policy::Spec& spec) const {
 }
 
 Result<sandbox::RoomStarted> Machines::start(const sandbox::RoomRequest& request) const {
-  CARREL_ASSIGN(const Vmm vmm, find_qemu());
-  CARREL_ASSIGN(const BootKernel kernel, find_kernel(request.engine));
-  const Acceleration acceleration = find_acceleration(vmm, kernel);
+  CARREL_ASSIGN(const Maker maker, find_maker(request.runtime, request.engine));
   MachineTerms terms;
-  terms.accelerator = acceleration.accelerator;
+  terms.accelerator = maker.acceleration.accelerator;
   // A kernel's tables grow with its memory.
   terms.memory_bytes =
       request.limits.memory_bytes + request.limits.memory_bytes / 32 + kKernelMemory;
@@ -164,16 +182,22 @@ Result<sandbox::RoomStarted> Machines::start(const sandbox::RoomRequest& request
 
   HallRequest hall;
   hall.stage = "/tmp";
-  hall.vmm = qemu_arguments(vmm, terms);
-  hall.needed = needed_by(vmm, terms.accelerator);
+  VmmStart start = maker.vmm->machine(terms);
+  hall.vmm = std::move(start.arguments);
+  hall.needed = std::move(start.needed);
+  hall.settings = std::move(start.settings);
   hall.shown = shown_by(request.plan);
   hall.folders = {"/dev", "/proc", "/run", "/sys", "/tmp", "/mnt", "/var", "/home", "/.carrel"};
   hall.boot_ms = std::to_string(boot_time().count());
   hall.listens = request.listener >= 0 ? "listens" : "";
 
   CARREL_ASSIGN(UniqueFd complaints, sandbox::memory_file({}));
-  CARREL_ASSIGN(const UniqueFd image, open_at(AT_FDCWD, kernel.path, O_RDONLY));
+  CARREL_ASSIGN(const UniqueFd image, maker.vmm->open_kernel(maker.kernel));
   MachineParts parts;
+  if (maker.vmm->supply == Supply::kFiles) {
+    hall.files = "files";
+    parts.line = MachineParts::Line::kVsock;
+  }
   parts.clients =
       request.listener >= 0 ? MachineParts::Clients::kListens : MachineParts::Clients::kNone;
   if (request.network >= 0) {
@@ -185,7 +209,7 @@ Result<sandbox::RoomStarted> Machines::start(const sandbox::RoomRequest& request
     add_tree(tree, hall, parts);
     trees.push_back(tree.mount >= 0 ? tree.mount : tree.source);
   }
-  CARREL_ASSIGN(const UniqueFd first_files, make_first_files(kernel, request.image, parts));
+  CARREL_ASSIGN(const UniqueFd first_files, make_first_files(maker.kernel, request.image, parts));
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
     return system_error("make a pipe");
@@ -208,7 +232,7 @@ Result<sandbox::RoomStarted> Machines::start(const sandbox::RoomRequest& request
   program.group = request.group;
   program.join = request.join;
   program.id = request.host_id;
-  program.further_group = acceleration.group;
+  program.further_group = maker.acceleration.group;
   CARREL_ASSIGN(const kernel::Program started, kernel::start_program(program));
   tell.reset();
   sandbox::RoomStarted room;

@@ -1,11 +1,13 @@
 #include "backends/microvm/qemu.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "backends/microvm/hall.h"
+#include "base/files.h"
 #include "guest/machine.h"
 #include "sandbox/builder.h"
 
@@ -53,24 +55,6 @@ void add_machine(std::vector<std::string>& words, Accelerator accelerator) {
        kvm ? "kvm" : "tcg,thread=multi,tb-size=64", "-cpu", kvm ? "host" : "max"});
 }
 
-}  // namespace
-
-Result<Vmm> find_qemu() {
-  if (::access(kPath, X_OK) != 0) {
-    return Error{Code::kUnsupported, 0, std::string("there is no ") + kPath,
-                 "install the package 'qemu-system-x86'"};
-  }
-  CARREL_ASSIGN(const std::string text, sandbox::ask_version(kPath));
-  const std::string version = version_in(text);
-  if (version.empty()) {
-    return Error{Code::kUnsupported,
-                 0,
-                 std::string(kPath) + " does not tell its version: '" + text + "'",
-                 {}};
-  }
-  return Vmm{kPath, "QEMU " + version};
-}
-
 std::vector<std::string> qemu_arguments(const Vmm& vmm, const MachineTerms& terms) {
   std::vector<std::string> words = closed(vmm);
   add_machine(words, terms.accelerator);
@@ -106,6 +90,7 @@ std::vector<std::string> probe_arguments(const Vmm& vmm) {
   return words;
 }
 
+// Paths of the host that QEMU reads, with the accelerator's device.
 std::vector<std::string> needed_by(const Vmm& vmm, Accelerator accelerator) {
   std::vector<std::string> paths = {vmm.path,
                                     "/lib",
@@ -119,6 +104,41 @@ std::vector<std::string> needed_by(const Vmm& vmm, Accelerator accelerator) {
     paths.emplace_back("/dev/kvm");
   }
   return paths;
+}
+
+class Qemu final : public Vmm {
+ public:
+  [[nodiscard]] VmmStart machine(const MachineTerms& terms) const override {
+    return {qemu_arguments(*this, terms), needed_by(*this, terms.accelerator), {}};
+  }
+  [[nodiscard]] VmmStart probe() const override {
+    return {probe_arguments(*this), needed_by(*this, Accelerator::kKvm), {}};
+  }
+  [[nodiscard]] Result<UniqueFd> open_kernel(const BootKernel& kernel) const override {
+    return open_at(AT_FDCWD, kernel.path, O_RDONLY);
+  }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Vmm>> find_qemu() {
+  if (::access(kPath, X_OK) != 0) {
+    return Error{Code::kUnsupported, 0, std::string("there is no ") + kPath,
+                 "install the package 'qemu-system-x86'"};
+  }
+  CARREL_ASSIGN(const std::string text, sandbox::ask_version(kPath));
+  const std::string version = version_in(text);
+  if (version.empty()) {
+    return Error{Code::kUnsupported,
+                 0,
+                 std::string(kPath) + " does not tell its version: '" + text + "'",
+                 {}};
+  }
+  auto qemu = std::make_unique<Qemu>();
+  qemu->name = "qemu";
+  qemu->path = kPath;
+  qemu->version = "QEMU " + version;
+  return std::unique_ptr<Vmm>(std::move(qemu));
 }
 
 }  // namespace carrel::microvm

@@ -73,7 +73,8 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
                 : "what it built was compared with what was asked for");
   }
   if (machine) {
-    add("acceleration", facts.builder_warning.empty() ? "KVM" : "none", facts.builder_warning);
+    const bool kvm = facts.builder.find(" with KVM") != std::string::npos;
+    add("acceleration", kvm ? "KVM" : "none", facts.builder_warning);
   } else if (!facts.builder_warning.empty()) {
     add(kKnownFlaws, facts.builder, facts.builder_warning);
   }
