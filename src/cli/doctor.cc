@@ -64,10 +64,10 @@ constexpr std::array kWalls = {
     Wall{"oci runc", policy::Backend::kOci, "runc", "everything that a native one has"},
     Wall{"oci crun", policy::Backend::kOci, "crun", "everything that a native one has"},
     Wall{"oci runsc", policy::Backend::kOci, "runsc",
-         "a kernel of gVisor's; no network, no ports, no --writable-root, no Landlock"},
+         "a kernel of gVisor's; no --writable-root, no Landlock"},
     Wall{"docker", policy::Backend::kDocker, "", "everything that a native one has"},
     Wall{"microvm", policy::Backend::kMicrovm, "",
-         "a kernel of its own; no network, no ports, no named workspaces, mounts are read-only"},
+         "a kernel of its own; no snapshots of a workspace without a name"},
     Wall{"microvm firecracker", policy::Backend::kMicrovm, "firecracker",
          "what a machine of QEMU's has"},
 };

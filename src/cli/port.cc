@@ -11,11 +11,9 @@
 #include "cli/context.h"
 #include "cli/output.h"
 #include "egress/publish.h"
+#include "manager/box_command.h"
 #include "policy/address_class.h"
-#include "policy/backend.h"
 #include "policy/size.h"
-#include "policy/spec_json.h"
-#include "storage/state.h"
 
 namespace carrel::cli {
 
@@ -73,19 +71,6 @@ egress::PublishEvents tell_refusals() {
   return events;
 }
 
-// Sockets of another kernel than the host's are its own. That is said before a port is announced.
-Status check_walls(const Connection& connection) {
-  CARREL_ASSIGN(storage::State state, storage::State::open(connection.home));
-  CARREL_ASSIGN(const auto row, state.find(connection.record.id));
-  if (!row.has_value()) {
-    return {};
-  }
-  CARREL_ASSIGN(const policy::Spec spec, policy::spec_from_json(row->spec));
-  return policy::isolation_of(spec.backend, spec.runtime).strength == policy::Strength::kNamespace
-             ? Status()
-             : Status(sandbox::no_connections());
-}
-
 void allow_descriptors() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
@@ -114,9 +99,6 @@ int port_command(const Context& context) {
   if (!connection.ok()) {
     return fail(context, connection.error());
   }
-  if (const Status walls = check_walls(connection.value()); !walls.ok()) {
-    return fail(context, walls.error());
-  }
   auto listener = egress::listen_at(address.value(), outside);
   if (!listener.ok()) {
     return fail(context, listener.error());
@@ -124,8 +106,10 @@ int port_command(const Context& context) {
   allow_descriptors();
   const std::string id = connection->record.id;
   announce(context, id, inside.value(), address.value(), egress::port_of(listener->get()));
-  Error end = egress::publish(sandbox::Port(std::move(connection->stream), inside.value()),
-                              std::move(listener.value()), tell_refusals());
+  sandbox::Port port(std::move(connection->stream), inside.value(), [&connection] {
+    return manager::connect(connection->home, connection->record);
+  });
+  Error end = egress::publish(std::move(port), std::move(listener.value()), tell_refusals());
   if (end.code == Code::kGone) {
     end.message = "sandbox " + id + " has ended";
     end.hint = "'carrel info' says why";

@@ -129,17 +129,23 @@ class Publisher {
   }
 
   Task<Result<UniqueFd>> reach_by(LoopbackFamily family) {
-    Result<UniqueFd> socket = port_.begin(family);
-    if (!socket.ok()) {
+    Result<sandbox::Port::Begun> begun = port_.begin(family);
+    if (!begun.ok()) {
       // CRITICAL: whatever it sends next is an answer to nothing.
-      if (socket.error().code != Code::kUnavailable && socket.error().code != Code::kSystem) {
-        end(socket.error());
+      if (begun.error().code != Code::kUnavailable && begun.error().code != Code::kSystem) {
+        end(begun.error());
       }
-      co_return socket;
+      co_return begun.error();
     }
     {
-      Watched waited(loop_, UniqueFd(::fcntl(socket->get(), F_DUPFD_CLOEXEC, 3)));
-      const Woken woken = co_await waited.writable(in(kConnectPatience));
+      Watched waited(loop_, UniqueFd(::fcntl(begun->socket.get(), F_DUPFD_CLOEXEC, 3)));
+      const Deadline late = in(kConnectPatience);
+      Woken woken = Woken::kLate;
+      if (begun->awaited == sandbox::Port::Awaited::kRoom) {
+        woken = co_await waited.writable(late);
+      } else {
+        woken = co_await waited.readable(late);
+      }
       if (woken == Woken::kLate) {
         co_return Error{
             Code::kTimeout,
@@ -148,11 +154,11 @@ class Publisher {
             {}};
       }
     }
-    const Status connected = port_.finish(socket->get());
+    const Status connected = port_.finish(begun.value());
     if (!connected.ok()) {
       co_return connected.error();
     }
-    co_return socket;
+    co_return std::move(begun->socket);
   }
 
   Task<void> join(Watched& client, Watched& server) {

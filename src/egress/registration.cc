@@ -92,13 +92,15 @@ Status write_registration(const storage::Home& home, const Registration& registr
   // An id has nothing in it that would have to be escaped.
   const bool long_lived = registration.kind == Registration::Kind::kLongLived;
   const bool porter = registration.way == Registration::Way::kPorter;
+  const bool porch = registration.way == Registration::Way::kPorch;
   const std::string policy = nlohmann::json(policy::network_to_json(registration.policy)).dump();
   return replace_quickly(
       directory.get(),
       R"({"id":")" + registration.id + R"(","long_lived":)" + (long_lived ? "true" : "false") +
-          R"(,"porter":)" + (porter ? "true" : "false") + R"(,"pid":)" +
-          std::to_string(registration.pid) + R"(,"start_time":)" +
-          std::to_string(registration.start_time) + R"(,"policy":)" + policy + "}");
+          R"(,"porter":)" + (porter ? "true" : "false") + R"(,"porch":)" +
+          (porch ? "true" : "false") + R"(,"pid":)" + std::to_string(registration.pid) +
+          R"(,"start_time":)" + std::to_string(registration.start_time) + R"(,"policy":)" + policy +
+          "}");
 }
 
 Result<Registration> read_registration(const storage::Home& home, const std::string& id) {
@@ -121,8 +123,9 @@ Result<Registration> read_registration(const storage::Home& home, const std::str
   registration.id = id;
   registration.kind = object.value("long_lived", false) ? Registration::Kind::kLongLived
                                                         : Registration::Kind::kOneShot;
-  registration.way =
-      object.value("porter", false) ? Registration::Way::kPorter : Registration::Way::kSockets;
+  registration.way = object.value("porter", false)  ? Registration::Way::kPorter
+                     : object.value("porch", false) ? Registration::Way::kPorch
+                                                    : Registration::Way::kSockets;
   registration.pid = object.value("pid", 0);
   registration.start_time = object.value("start_time", std::uint64_t{0});
   CARREL_ASSIGN(registration.policy,
@@ -169,7 +172,7 @@ Result<UniqueFd> bind_porter_socket(const storage::Home& home, const std::string
   const sockaddr_un address = socket_address(directory.get(), kPorterSocket);
   if (!socket.valid() ||
       ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return system_error("bind the socket of the machine's network");
+    return system_error("bind the socket of the sandbox's network");
   }
   return socket;
 }
@@ -183,7 +186,7 @@ Result<UniqueFd> connect_porter(const storage::Home& home, const Registration& r
       ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return errno == ECONNREFUSED || errno == ENOENT
                ? gone
-               : system_error("connect to the machine of sandbox " + registration.id);
+               : system_error("connect to the network of sandbox " + registration.id);
   }
   ucred peer{};
   socklen_t size = sizeof peer;

@@ -17,9 +17,9 @@ namespace carrel::egress {
 // process is told, and is all that the next one needs after the death of this one.
 struct Registration {
   enum class Kind { kOneShot, kLongLived };
-  // How its connections come: by sockets of its network, which its guest gives, or one by one from
-  // the porter of its machine.
-  enum class Way { kSockets, kPorter };
+  // How its connections come: by sockets of its network, which its guest gives or, where none can
+  // leave it, the porch around it; or one by one from the porter of its machine.
+  enum class Way { kSockets, kPorch, kPorter };
 
   std::string id;
   Kind kind = Kind::kOneShot;
@@ -48,7 +48,7 @@ Result<UniqueFd> find_registration(const storage::Home& home, const std::string&
 // A one-shot sandbox's guest listens only if it has a network: its socket. Whoever connects before
 // the guest is there waits for it.
 Result<UniqueFd> bind_guest_socket(const storage::Home& home, const std::string& id);
-// Where the porter of a machine listens for the egress process; bound.
+// Where the porter of a machine, or gVisor's porch, listens for the egress process; bound.
 Result<UniqueFd> bind_porter_socket(const storage::Home& home, const std::string& id);
 // Connects to it, and checks that it is the one. kGone: it has ended.
 Result<UniqueFd> connect_porter(const storage::Home& home, const Registration& registration);

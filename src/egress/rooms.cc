@@ -118,7 +118,9 @@ Task<Status> Rooms::open_machine(Registration registration) {
 
 Task<Status> Rooms::open(Registration registration) {
   const std::string id = registration.id;
-  auto connection = connect_guest(*home_, registration);
+  auto connection = registration.way == Registration::Way::kPorch
+                        ? connect_porter(*home_, registration)
+                        : connect_guest(*home_, registration);
   if (!connection.ok()) {
     co_return connection.error();
   }

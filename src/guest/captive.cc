@@ -92,6 +92,21 @@ void CaptiveSockets::close_all() {
   present = 0;
 }
 
+bool is_captive() {
+  struct sockaddr_in own{};
+  own.sin_family = AF_INET;
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool is = fd >= 0 &&
+                  inet_pton(AF_INET, kernel::kCaptiveAddress.data(), &own.sin_addr) == 1 &&
+                  bind(fd, reinterpret_cast<struct sockaddr*>(&own), sizeof own) == 0;
+  const int reason = errno;
+  if (fd >= 0) {
+    close(fd);
+  }
+  errno = reason;
+  return is;
+}
+
 bool make_captive(const protocol::Captive& captive, Failure& failure) {
   if (captive.empty()) {
     return true;

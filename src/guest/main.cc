@@ -130,6 +130,10 @@ bool lock_furnished(Guest& guest, Kernel kernel, const Received& frame, Failure&
   if (kernel_of(guest.boot) != kernel) {
     return failure.at("read", "the boot message", -EBADMSG);
   }
+  // On the host's kernel whoever makes it sees to it that it is the room's.
+  if (kernel == Kernel::kGvisors && !guest.boot.captive.empty() && !is_captive()) {
+    return failure.at("rely on these walls: the network is not", "the sandbox's", -errno);
+  }
   return take_descriptors(guest, frame, failure) && check_identity(guest.boot, failure) &&
          prepare_landlock(guest.boot, guest.root, guest.ruleset, failure) && is_top(failure) &&
          check_privileges(guest.boot, failure) &&

@@ -8,8 +8,6 @@
 
 namespace carrel::guest {
 
-namespace {
-
 bool bring_up_loopback() {
   int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) {
@@ -23,8 +21,6 @@ bool bring_up_loopback() {
   close(fd);
   return up;
 }
-
-}  // namespace
 
 bool make_network() { return unshare(CLONE_NEWNET) == 0 && bring_up_loopback(); }
 

@@ -1,13 +1,17 @@
 #include "guest/port.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <poll.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "guest/command.h"
 #include "guest/descriptors.h"
 #include "guest/gvisor.h"
+#include "guest/loopback.h"
+#include "guest/program.h"
+#include "guest/relays.h"
+#include "guest/requests.h"
 #include "protocol/message.h"
 
 namespace carrel::guest {
@@ -16,56 +20,65 @@ namespace {
 
 using protocol::FrameType;
 
-int begin_four(int fd, std::uint16_t port) {
-  struct sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return connect(fd, reinterpret_cast<struct sockaddr*>(&address), sizeof address);
+// Sockets of another kernel than the host's are its own: none can be given to the host.
+bool is_away(const Guest& guest) {
+  return kernel_of(guest.boot) == Kernel::kGvisors || (guest.boot.flags & protocol::kBootAway) != 0;
 }
 
-int begin_six(int fd, std::uint16_t port) {
-  struct sockaddr_in6 address{};
-  address.sin6_family = AF_INET6;
-  address.sin6_port = htons(port);
-  address.sin6_addr = IN6ADDR_LOOPBACK_INIT;
-  return connect(fd, reinterpret_cast<struct sockaddr*>(&address), sizeof address);
+bool answer(Client& client, std::uint32_t channel, int error) {
+  unsigned char fields[4];
+  protocol::Writer writer(fields);
+  writer.u32(static_cast<std::uint32_t>(error));
+  return client.send(channel, FrameType::kConnected,
+                     {reinterpret_cast<const char*>(fields), sizeof fields});
 }
 
-// A descriptor or a negative errno.
-int begin(const protocol::Connect& wanted) {
-  bool four = wanted.family == protocol::LoopbackFamily::kFour;
-  int fd = socket(four ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) {
+// The process that carries, with the workload's rights and limits. 0 or a negative errno.
+int start_relays(Guest& guest) {
+  protocol::Start start;
+  start.kind = protocol::StartKind::kRelays;
+  start.timeout_ms = 1;  // it has none
+  unsigned char buffer[128];
+  protocol::Writer writer(buffer);
+  protocol::write_start(writer, start);
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return -errno;
   }
-  int begun = four ? begin_four(fd, wanted.port) : begin_six(fd, wanted.port);
-  if (begun != 0 && errno != EINPROGRESS) {
-    int result = -errno;
-    close(fd);
-    return result;
+  // Nobody asks how it ends: its door is closed then.
+  const int nothing = openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC);
+  const int result = nothing < 0
+                         ? -errno
+                         : spawn(guest, {reinterpret_cast<const char*>(buffer), writer.size()},
+                                 {ends[1], nothing, nothing}, nothing);
+  for (const int fd : {ends[1], nothing, result < 0 ? ends[0] : -1}) {
+    if (fd >= 0) {
+      close(fd);
+    }
   }
-  return fd;
+  guest.relays = result < 0 ? -1 : ends[0];
+  return result;
+}
+
+// 0 or a negative errno. One that has ended, or was ended, is replaced.
+int hand_over(Guest& guest, const RelayOrder& order, int connection) {
+  int result = -EPIPE;
+  for (int attempt = 0; attempt < 2 && result == -EPIPE; ++attempt) {
+    if (guest.relays < 0) {
+      if (result = start_relays(guest); result < 0) {
+        return result;
+      }
+    }
+    result = hand_to_relays(guest.relays, order, connection);
+    if (result == -EPIPE) {
+      close(guest.relays);
+      guest.relays = -1;
+    }
+  }
+  return result;
 }
 
 }  // namespace
-
-bool is_listening(std::uint16_t port) {
-  for (const auto family : {protocol::LoopbackFamily::kFour, protocol::LoopbackFamily::kSix}) {
-    int fd = begin({port, family});
-    if (fd < 0) {
-      continue;
-    }
-    // On a loopback the answer is there at once, if there is one.
-    struct pollfd look{fd, POLLOUT, 0};
-    const bool open = poll(&look, 1, 0) == 1 && (look.revents & (POLLERR | POLLHUP)) == 0;
-    close(fd);
-    if (open) {
-      return true;
-    }
-  }
-  return false;
-}
 
 bool hand_out_connection(Guest& guest, std::uint32_t client, std::uint32_t channel,
                          std::string_view payload) {
@@ -76,22 +89,36 @@ bool hand_out_connection(Guest& guest, std::uint32_t client, std::uint32_t chann
   if (!protocol::parse_connect(payload, wanted) || connection.has_output()) {
     return false;
   }
-  // Sockets of another kernel than the host's are its own: none can be given to the host.
-  const bool away =
-      kernel_of(guest.boot) == Kernel::kGvisors || (guest.boot.flags & protocol::kBootAway) != 0;
-  int fd = away ? -EOPNOTSUPP : begin(wanted);
-  unsigned char fields[4];
-  protocol::Writer writer(fields);
-  writer.u32(fd < 0 ? static_cast<std::uint32_t>(-fd) : 0);
-  std::string_view answer(reinterpret_cast<const char*>(fields), sizeof fields);
+  int fd = is_away(guest) ? -EOPNOTSUPP : begin_connection(wanted);
   if (fd < 0) {
-    return connection.send(channel, FrameType::kConnected, answer);
+    return answer(connection, channel, -fd);
   }
-  bool sent =
-      send_with_descriptors(connection.fd(), {sizeof fields, channel, FrameType::kConnected},
-                            answer, std::span<const int>(&fd, 1));
+  const unsigned char fields[4] = {};
+  bool sent = send_with_descriptors(
+      connection.fd(), {sizeof fields, channel, FrameType::kConnected},
+      {reinterpret_cast<const char*>(fields), sizeof fields}, std::span<const int>(&fd, 1));
   close(fd);
   return sent;
+}
+
+bool relay_connection(Guest& guest, std::uint32_t client, std::uint32_t channel,
+                      std::string_view payload) {
+  Client& connection = guest.clients[client];
+  RelayOrder order;
+  order.channel = channel;
+  connection.flush();
+  if (!protocol::parse_connect(payload, order.wanted) || !may_have_worker(guest, client)) {
+    return false;
+  }
+  if (guest.freezer == kPaused) {
+    return answer(connection, channel, EBUSY);
+  }
+  if (const int result = hand_over(guest, order, connection.fd()); result < 0) {
+    return answer(connection, channel, -result);
+  }
+  guest.poller.remove(connection.fd());
+  connection.close();
+  return true;
 }
 
 }  // namespace carrel::guest

@@ -18,6 +18,7 @@
 
 #include "guest/file_worker.h"
 #include "guest/processes.h"
+#include "guest/relays.h"
 #include "guest/runtime.h"
 #include "kernel/uapi/mount.h"
 
@@ -29,6 +30,7 @@ using protocol::Start;
 using protocol::StringList;
 
 constexpr std::size_t kMaxStrings = 2 * protocol::kMaxArguments + 2;
+constexpr int kIdleRelaysMs = 30'000;
 constexpr int kFewPassed = 4;    // report, three streams
 constexpr int kMostPassed = 10;  // six more for a shell
 // What is asked for goes along with the descriptors, or, where it is longer, as a file after them.
@@ -188,7 +190,8 @@ bool enter_workdir(const protocol::Boot& boot, const Start& start) {
     tell(report, ReportKind::kNotStarted, static_cast<std::uint32_t>(errno));
     _exit(126);
   }
-  if (!enter_workdir(boot, start)) {
+  const bool relays = start.kind == protocol::StartKind::kRelays;
+  if (!relays && !enter_workdir(boot, start)) {
     tell(report, ReportKind::kNoWorkdir, static_cast<std::uint32_t>(errno));
     _exit(126);
   }
@@ -211,6 +214,10 @@ bool enter_workdir(const protocol::Boot& boot, const Start& start) {
     close(last);
     serve_files(boot.workdir);
   }
+  if (closed == 0 && relays) {
+    close(last);
+    serve_relays(STDIN_FILENO, kIdleRelaysMs);
+  }
   int error = closed != 0 ? -closed : execute(arguments, environment);
   tell(last, ReportKind::kNotStarted, static_cast<std::uint32_t>(error));
   _exit(error == ENOENT ? 127 : 126);
@@ -231,10 +238,12 @@ int become_program(void* given) {
 }
 
 // Both share the memory until the program is executed, and this process waits for that: it spares
-// the copy. A file worker executes nothing.
+// the copy. Who works with files or carries connections executes nothing.
 pid_t start_program(ProgramWork work) {
   alignas(64) static char stack[64U << 10];
-  const int sharing = work.start.kind == protocol::StartKind::kFiles ? 0 : CLONE_VM | CLONE_VFORK;
+  const bool executes = work.start.kind == protocol::StartKind::kExec ||
+                        work.start.kind == protocol::StartKind::kShell;
+  const int sharing = executes ? CLONE_VM | CLONE_VFORK : 0;
   return clone(become_program, stack + sizeof stack, sharing | SIGCHLD, &work);
 }
 

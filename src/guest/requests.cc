@@ -63,17 +63,6 @@ void entitle(Command& command, const protocol::Start& start) {
   }
 }
 
-// Whether this connection can become a file worker's: nothing else is going on over it, and nobody
-// depends on it.
-bool may_have_worker(const Guest& guest, std::uint32_t index) {
-  for (const Command& command : guest.commands) {
-    if (command.state != CommandState::kFree && command.client == index) {
-      return false;
-    }
-  }
-  return !guest.one_shot() && (index != 0 || guest.released) && guest.clients[index].idle();
-}
-
 bool tell_standstill(Guest& guest, std::uint32_t index, std::uint32_t channel, int result) {
   unsigned char buffer[4];
   protocol::Writer writer(buffer);
@@ -108,7 +97,8 @@ void leave_processor(int processor) {
 
 bool start(Guest& guest, std::uint32_t index, std::uint32_t channel, std::string_view payload) {
   protocol::Start start;
-  if (!protocol::parse_start(payload, start) || find(guest, index, channel) != kNone) {
+  if (!protocol::parse_start(payload, start) || find(guest, index, channel) != kNone ||
+      start.kind == protocol::StartKind::kRelays) {
     return false;
   }
   if (start.kind == protocol::StartKind::kFiles && !may_have_worker(guest, index)) {
@@ -310,6 +300,15 @@ bool take_for_command(Guest& guest, std::uint32_t index, const FrameHeader& head
 
 }  // namespace
 
+bool may_have_worker(const Guest& guest, std::uint32_t index) {
+  for (const Command& command : guest.commands) {
+    if (command.state != CommandState::kFree && command.client == index) {
+      return false;
+    }
+  }
+  return !guest.one_shot() && (index != 0 || guest.released) && guest.clients[index].idle();
+}
+
 void refuse(Guest& guest, std::uint32_t index, std::uint32_t channel, Refusal refusal,
             int error_number, std::string_view text) {
   unsigned char buffer[protocol::kMaxReason + 64];
@@ -371,6 +370,8 @@ bool take_frame(Guest& guest, std::uint32_t index, const FrameHeader& header,
       return reader.finished() && hand_out_sockets(guest, index, header.channel);
     case FrameType::kConnect:
       return hand_out_connection(guest, index, header.channel, payload);
+    case FrameType::kRelay:
+      return relay_connection(guest, index, header.channel, payload);
     case FrameType::kDetach:
       if (index == 0 && header.channel == 0) {
         guest.released = true;

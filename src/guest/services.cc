@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "guest/command.h"
-#include "guest/port.h"
+#include "guest/loopback.h"
 #include "guest/processes.h"
 #include "guest/runtime.h"
 

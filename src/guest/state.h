@@ -186,6 +186,7 @@ struct Guest {
   protocol::Clocks clocks = protocol::Clocks::kHosts;
   int spawner = -1;
   pid_t spawner_pid = 0;
+  int relays = -1;  // the door of who carries connections to ports: see relays.h
   std::array<int, protocol::kMaxJoin> join{};
   std::uint32_t join_count = 0;
   // See kBootMovesLater: the procs file of its own group, as long as it may not be there yet.

@@ -193,6 +193,10 @@ Result<Manager::Visit> Manager::connect_to(storage::BoxRecord record) {
   return visit;
 }
 
+Result<sandbox::GuestStream> Manager::Visit::another() const {
+  return connect(manager_->home_, record_);
+}
+
 Result<Manager::Visit> Manager::visit(const Caller& caller, const std::string& id) {
   for (int attempt = 0;; ++attempt) {
     CARREL_ASSIGN(storage::BoxRecord record, live_record(caller, id, Rest::kWoken));

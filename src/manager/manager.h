@@ -94,6 +94,8 @@ class Manager {
 
     [[nodiscard]] const storage::BoxRecord& record() const { return record_; }
     sandbox::GuestStream& stream() { return stream_; }
+    // Another connection to the same guest, which is part of this visit.
+    [[nodiscard]] Result<sandbox::GuestStream> another() const;
     // Nothing is on its way over the stream any more: the next visit may have it.
     void keep_stream() { keep_ = true; }
 

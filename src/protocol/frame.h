@@ -42,6 +42,7 @@ enum class FrameType : std::uint16_t {
   kResume = 29,       // answered like kPause, by kFrozen
   kNetwork = 26,      // the sockets of the sandbox's captive network, for whoever serves them
   kConnect = 27,      // u16 port, u8 LoopbackFamily: a connection to a port inside
+  kRelay = 30,        // the same, where none can be passed: after the answer this connection is it
   kDisk = 40,         // how much of its disk is used
   kService = 41,      // a program that runs as long as the sandbox: see service.h
   kServices = 42,     // how those are
@@ -68,7 +69,8 @@ enum class FrameType : std::uint16_t {
   kFrozen = 88,       // u32 errno: zero when everybody stands
   kNetworkSockets = 89,  // u32 errno; without one come those of NetworkSocket that there are, in
                          // their order, with a u32 that has a bit for each
-  kConnected = 90,       // u32 errno; without one comes a socket that is connected, or about to be
+  kConnected = 90,       // u32 errno; without one comes a socket that is connected, or about to be;
+                         // to kRelay: nothing, and then the bytes of the connection
   kDiskUse = 104,        // u64 bytes that are used, u64 how many there may be
   kServiceRow = 105,     // how one of the services is: see service.h
   kFilesReady = 96,      // from here on the connection is a file worker's

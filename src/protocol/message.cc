@@ -85,6 +85,7 @@ bool parse_start(std::string_view payload, Start& start) {
       return start.arguments.count == 0 && start.environment.count == 0 && start.workdir.empty() &&
              (start.flags & kStartTerminal) == 0;
     case StartKind::kFiles:
+    case StartKind::kRelays:
       return start.arguments.count == 0 && start.environment.count == 0 && start.workdir.empty() &&
              start.text.empty() && start.session.empty() && start.flags == 0;
     case StartKind::kService:

@@ -25,6 +25,7 @@ enum class StartKind : std::uint8_t {
   kShell = 2,    // `text` in the long-lived shell `session`
   kFiles = 3,    // a file worker, which gets this connection for itself: see files.h
   kService = 4,  // nobody asks for one: what the guest calls what it started for a service
+  kRelays = 5,   // nobody asks for it either: who carries connections to ports, see kRelay
 };
 
 enum StartFlags : std::uint32_t {

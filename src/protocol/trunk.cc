@@ -53,7 +53,7 @@ bool parse_trunk_header(const unsigned char* data, TrunkEnd here, TrunkFrame& fr
     case TrunkKind::kClose:
       return frame.size == 0;
     case TrunkKind::kEnd:
-      return frame.size == 0 && frame.channel >= kTrunkInward;
+      return frame.size == 0 && frame.channel != 0;
   }
   return false;
 }
@@ -204,7 +204,8 @@ void Trunk::deliver(std::uint16_t number) {
   if (!send_on(number) || channel.fd < 0) {
     return;
   }
-  if (channel.heard_close || (channel.heard_end && channel.ended)) {
+  const bool left = channel.ended && has_hung_up(channel.fd);
+  if (channel.heard_close || (channel.heard_end && channel.ended) || left) {
     close_here(channel);
   } else if (channel.heard_end) {
     shutdown(channel.fd, SHUT_WR);
@@ -372,7 +373,7 @@ bool Trunk::next_frame(std::uint16_t number) {
       channel.credit -= static_cast<std::uint32_t>(n);
       return true;
     }
-    if (n == 0 && number >= kTrunkInward && !channel.heard_end && !has_hung_up(channel.fd)) {
+    if (n == 0 && number != 0 && !channel.heard_end && !has_hung_up(channel.fd)) {
       channel.ended = true;
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
       close_here(channel);
@@ -452,7 +453,8 @@ bool Trunk::serve(const int* others, std::size_t count, unsigned& ready, int tim
     // Who has no credit is not read from; its end is noticed when it has.
     const bool reads = !channel.ended && channel.credit > 0 && out_size_ == 0;
     const bool writes = channel.size > 0 && !channel.opens;
-    if (reads || writes) {
+    // Who has said everything may leave without having heard everything: poll() tells that unasked.
+    if (reads || writes || channel.ended) {
       numbers[channels++] = i;
       watched[used++] = {channel.fd,
                          static_cast<short>((reads ? POLLIN : 0) | (writes ? POLLOUT : 0)), 0};

@@ -15,9 +15,10 @@ namespace carrel::protocol {
 inline constexpr std::size_t kTrunkHeader = 8;          // kind, zero, channel, size
 inline constexpr std::size_t kTrunkPiece = 16U << 10;   // the most bytes of one frame
 inline constexpr std::size_t kTrunkWindow = 64U << 10;  // that a channel may have on their way
-// Channels that the host opens, more than a guest has clients; and after them those that the
-// machine's first process opens. Each end chooses among its own, so the two never choose the same.
-inline constexpr std::uint16_t kTrunkInward = 40;
+// Channels that the host opens, more than a guest has clients and relays; and after them those that
+// the machine's first process opens. Each end chooses among its own, so the two never choose the
+// same.
+inline constexpr std::uint16_t kTrunkInward = 104;
 inline constexpr std::uint16_t kTrunkOutward = 88;
 inline constexpr std::uint16_t kTrunkChannels = kTrunkInward + kTrunkOutward;
 inline constexpr std::size_t kTrunkLabel = 64;  // the most that a machine says about one of its own
@@ -31,7 +32,7 @@ enum class TrunkKind : std::uint8_t {
       5,      // no more bytes of this channel will come, and none are wanted; each end says it once
   kGone = 6,  // from the machine: the guest has ended, and everything that it said is told
   kReach = 7,  // from the machine: a new connection; its payload says to whom, see TrunkLabel
-  kEnd = 8,    // of one that the machine opened: no more bytes will come, but they are still wanted
+  kEnd = 8,    // of any but the first: no more bytes will come, but they are still wanted
 };
 
 // What a connection out of a machine is to be. The host decides whether there is such a thing, and

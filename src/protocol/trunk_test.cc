@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -124,6 +125,47 @@ TEST_F(TrunkTest, AConnectionIsOpenedCarriedAndClosed) {
   EXPECT_FALSE(host_->carries(1));
   EXPECT_FALSE(machine_->carries(1));
   ::close(client.one);
+}
+
+TEST_F(TrunkTest, EachSideOfAConnectionInCanEndWhatItSays) {
+  const Pair client;
+  ASSERT_TRUE(host_->carry(client.other));
+  ASSERT_EQ(::write(client.one, "question", 8), 8);
+  ASSERT_EQ(::shutdown(client.one, SHUT_WR), 0);
+  EXPECT_TRUE(serve());
+  ASSERT_GE(opened_, 0);
+  EXPECT_EQ(read_from(opened_), "question");
+  char byte = 0;
+  EXPECT_EQ(::recv(opened_, &byte, 1, MSG_DONTWAIT), 0);
+  ASSERT_EQ(::write(opened_, "answer", 6), 6);
+  EXPECT_TRUE(serve());
+  EXPECT_EQ(read_from(client.one), "answer");
+  EXPECT_TRUE(host_->carries(1));
+  ::close(opened_);
+  opened_ = -1;
+  EXPECT_TRUE(serve());
+  EXPECT_EQ(::recv(client.one, &byte, 1, MSG_DONTWAIT), 0);
+  EXPECT_FALSE(host_->carries(1));
+  EXPECT_FALSE(machine_->carries(1));
+  ::close(client.one);
+}
+
+TEST_F(TrunkTest, WhoLeavesAfterHisLastWordsIsNoticed) {
+  const Pair client;
+  ASSERT_TRUE(host_->carry(client.other));
+  ASSERT_EQ(::shutdown(client.one, SHUT_WR), 0);
+  EXPECT_TRUE(serve());
+  ASSERT_GE(opened_, 0);
+  EXPECT_TRUE(host_->carries(1));
+  ::close(client.one);
+  EXPECT_TRUE(serve());
+  pollfd left{opened_, 0, 0};
+  EXPECT_EQ(::poll(&left, 1, 0), 1);
+  ::close(opened_);
+  opened_ = -1;
+  EXPECT_TRUE(serve());
+  EXPECT_FALSE(host_->carries(1));
+  EXPECT_FALSE(machine_->carries(1));
 }
 
 TEST_F(TrunkTest, WhoDoesNotReadHoldsUpNobodyElse) {

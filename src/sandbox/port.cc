@@ -1,5 +1,6 @@
 #include "sandbox/port.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -25,6 +26,8 @@ using protocol::LoopbackFamily;
 
 constexpr std::size_t kAnswerSize = protocol::kHeaderSize + 4;
 constexpr std::chrono::seconds kAnswerPatience{10};
+constexpr std::chrono::seconds kRestPatience{1};  // for the rest of one that has begun to come
+constexpr std::uint32_t kRelayChannel = 1;
 constexpr std::uint32_t kLargestErrno = 4095;
 
 Error wrong() {
@@ -72,35 +75,25 @@ std::uint16_t loopback_peer(int fd) {
              : 0;
 }
 
-}  // namespace
-
-Error no_connections() {
-  return Error{Code::kUnsupported, 0, "the walls of this sandbox hand out no connections",
-               "use --backend native for a sandbox with ports"};
-}
-
-Error Port::failed(int error) const {
-  if (error == EOPNOTSUPP) {
-    return no_connections();
-  }
-  return Error{error == ECONNREFUSED ? Code::kUnavailable : Code::kSystem, error,
-               "connect to port " + std::to_string(number_) + " in the sandbox",
-               error == ECONNREFUSED ? "nothing listens there" : ""};
-}
-
-Result<UniqueFd> Port::take_answer(std::uint32_t channel) {
+// What the guest said about a connection, with what came beside it.
+struct Answer {
+  int error = 0;
   std::vector<UniqueFd> descriptors;
+};
+
+// Reads no byte beyond it.
+Result<Answer> read_answer(int fd, std::uint32_t channel, Clock::time_point deadline) {
+  Answer answer;
   std::array<char, kAnswerSize> frame{};
   std::size_t have = 0;
-  const Clock::time_point deadline = Clock::now() + kAnswerPatience;
   while (have < frame.size()) {
     const std::span<char> room = std::span(frame).subspan(have);
-    const ssize_t n = receive_with(stream_.fd(), room, descriptors, MSG_DONTWAIT);
+    const ssize_t n = receive_with(fd, room, answer.descriptors, MSG_DONTWAIT);
     if (n > 0) {
       have += static_cast<std::size_t>(n);
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
       return Error{Code::kGone, 0, "the sandbox ended", {}};
-    } else if (!wait_for(stream_.fd(), POLLIN, deadline)) {
+    } else if (!wait_for(fd, POLLIN, deadline)) {
       return Error{Code::kTimeout, 0, "the sandbox's guest does not answer", {}};
     }
   }
@@ -115,29 +108,91 @@ Result<UniqueFd> Port::take_answer(std::uint32_t channel) {
     return Error{Code::kUnsupported, 0, "the sandbox was made by a version without ports", {}};
   }
   if (!parsed || header.type != FrameType::kConnected || header.channel != channel ||
-      header.size != 4 || descriptors.size() != (error == 0 ? 1U : 0U) || error > kLargestErrno) {
+      header.size != 4 || error > kLargestErrno) {
     return wrong();
   }
-  if (error != 0) {
-    return failed(static_cast<int>(error));
-  }
-  return std::move(descriptors.front());
+  answer.error = static_cast<int>(error);
+  return answer;
 }
 
-Result<UniqueFd> Port::begin(LoopbackFamily family) {
+}  // namespace
+
+Error Port::failed(int error) const {
+  return Error{error == ECONNREFUSED ? Code::kUnavailable : Code::kSystem, error,
+               "connect to port " + std::to_string(number_) + " in the sandbox",
+               error == ECONNREFUSED ? "nothing listens there"
+               : error == EBUSY      ? "the sandbox is paused"
+               : error == EAGAIN     ? "there are too many connections to its ports"
+                                     : ""};
+}
+
+Result<UniqueFd> Port::take_answer(std::uint32_t channel) {
+  CARREL_ASSIGN(Answer answer, read_answer(stream_.fd(), channel, Clock::now() + kAnswerPatience));
+  if (answer.descriptors.size() != (answer.error == 0 ? 1U : 0U)) {
+    return wrong();
+  }
+  if (answer.error != 0) {
+    return failed(answer.error);
+  }
+  return std::move(answer.descriptors.front());
+}
+
+// That no more connections can be had is not the end of the sandbox.
+Result<Port::Begun> Port::begin_relay(const std::string& request) {
+  auto another = dial_();
+  if (!another.ok()) {
+    return Error{Code::kSystem, another.error().error_number,
+                 "no connection for port " + std::to_string(number_) +
+                     " in the sandbox: " + another.error().message,
+                 another.error().hint};
+  }
+  if (!another->send(kRelayChannel, FrameType::kRelay, request).ok()) {
+    return failed(ECONNRESET);
+  }
+  // The guest says nothing more that was not asked for, so nothing was read ahead.
+  Begun begun{another->release(), Awaited::kAnswer};
+  if (::fcntl(begun.socket.get(), F_SETFL, O_NONBLOCK) != 0) {
+    return system_error("have a connection to the sandbox not block");
+  }
+  return begun;
+}
+
+Result<Port::Begun> Port::begin(LoopbackFamily family) {
   std::array<unsigned char, 8> payload{};
   protocol::Writer writer(payload);
   protocol::write_connect(writer, {number_, family});
-  CARREL_TRY(stream_.send(++channel_, FrameType::kConnect,
-                          {reinterpret_cast<const char*>(payload.data()), writer.size()}));
+  const std::string request(reinterpret_cast<const char*>(payload.data()), writer.size());
+  if (relayed_) {
+    return begin_relay(request);
+  }
+  CARREL_TRY(stream_.send(++channel_, FrameType::kConnect, request));
   auto socket = take_answer(channel_);
-  if (socket.ok() && !is_stream_elsewhere(socket->get(), family)) {
+  if (!socket.ok() && socket.error().error_number == EOPNOTSUPP) {
+    relayed_ = true;
+    return begin_relay(request);
+  }
+  if (!socket.ok()) {
+    return socket.error();
+  }
+  if (!is_stream_elsewhere(socket->get(), family)) {
     return wrong();
   }
-  return socket;
+  return Begun{std::move(socket.value()), Awaited::kRoom};
 }
 
-Status Port::finish(int socket) const {
+Status Port::finish(const Begun& begun) const {
+  const int socket = begun.socket.get();
+  if (begun.awaited == Awaited::kAnswer) {
+    auto answer = read_answer(socket, kRelayChannel, Clock::now() + kRestPatience);
+    if (!answer.ok()) {
+      // Of this connection only: whether the sandbox ended is told by the other one.
+      return answer.error().code == Code::kGone ? failed(ECONNRESET) : answer.error();
+    }
+    if (!answer->descriptors.empty()) {
+      return wrong();
+    }
+    return answer->error == 0 ? Status() : Status(failed(answer->error));
+  }
   const int error = kernel::socket_option<int>(socket, SO_ERROR).value_or(EBADF);
   if (error != 0) {
     return failed(error);
@@ -149,14 +204,15 @@ Status Port::finish(int socket) const {
 }
 
 Result<UniqueFd> Port::connect_by(LoopbackFamily family, Clock::time_point deadline) {
-  CARREL_ASSIGN(UniqueFd socket, begin(family));
-  if (!wait_for(socket.get(), POLLOUT, deadline)) {
+  CARREL_ASSIGN(Begun begun, begin(family));
+  const short awaited = begun.awaited == Awaited::kRoom ? POLLOUT : POLLIN;
+  if (!wait_for(begun.socket.get(), awaited, deadline)) {
     return Error{Code::kTimeout, 0,
                  "port " + std::to_string(number_) + " in the sandbox does not answer",
                  "the program that listens there takes no connections"};
   }
-  CARREL_TRY(finish(socket.get()));
-  return socket;
+  CARREL_TRY(finish(begun));
+  return std::move(begun.socket);
 }
 
 Result<UniqueFd> Port::connect(std::chrono::milliseconds patience) {

@@ -30,15 +30,17 @@ std::string answer(std::uint32_t error, std::uint32_t channel = 1) {
                           payload([&](protocol::Writer& writer) { writer.u32(error); }), channel);
 }
 
+Result<GuestStream> no_other() { return Error{Code::kGone, 0, "there is no other", {}}; }
+
 // A port whose guest answers the first question with these bytes and descriptors.
-Result<UniqueFd> begin_with(const std::string& bytes, std::vector<int> descriptors,
-                            LoopbackFamily family = LoopbackFamily::kFour) {
+Result<Port::Begun> begin_with(const std::string& bytes, std::vector<int> descriptors,
+                               LoopbackFamily family = LoopbackFamily::kFour) {
   auto both = StreamAndGuest::make();
   std::thread guest([&] {
     (void)both.guest.read();
     (void)send_with(both.guest.fd(), bytes, descriptors, MSG_NOSIGNAL);
   });
-  Port port(std::move(both.stream), kPort);
+  Port port(std::move(both.stream), kPort, no_other);
   auto socket = port.begin(family);
   guest.join();
   return socket;
@@ -51,7 +53,7 @@ TEST(Port, AsksForOneFamilyAndOnePort) {
     asked = both.guest.read();
     both.guest.write(answer(ECONNREFUSED));
   });
-  Port port(std::move(both.stream), kPort);
+  Port port(std::move(both.stream), kPort, no_other);
   const auto socket = port.begin(LoopbackFamily::kSix);
   guest.join();
   ASSERT_TRUE(asked.has_value());
@@ -74,7 +76,7 @@ TEST(Port, TriesTheSecondFamilyWhereNobodyListensAtTheFirst) {
       both.guest.write(answer(ECONNREFUSED, channel));
     }
   });
-  Port port(std::move(both.stream), kPort);
+  Port port(std::move(both.stream), kPort, no_other);
   const auto socket = port.connect(std::chrono::seconds(5));
   guest.join();
   EXPECT_EQ(asked, 2);
@@ -85,10 +87,104 @@ TEST(Port, TriesTheSecondFamilyWhereNobodyListensAtTheFirst) {
 TEST(Port, AGuestThatIsGoneIsTold) {
   auto both = StreamAndGuest::make();
   both.guest.close();
-  Port port(std::move(both.stream), kPort);
+  Port port(std::move(both.stream), kPort, no_other);
   const auto socket = port.begin(LoopbackFamily::kFour);
   ASSERT_FALSE(socket.ok());
   EXPECT_EQ(socket.error().code, Code::kGone);
+}
+
+// A port whose guest can pass no socket; another connection to it gets these bytes and descriptors.
+class Relayed {
+ public:
+  Relayed() : both_(StreamAndGuest::make()), other_(StreamAndGuest::make()) {}
+
+  Status finish_with(const std::string& bytes, const std::vector<int>& descriptors = {}) {
+    std::thread guest([&] {
+      (void)both_.guest.read();
+      both_.guest.write(answer(EOPNOTSUPP));
+      asked_ = other_.guest.read();
+      if (!bytes.empty()) {
+        (void)send_with(other_.guest.fd(), bytes, descriptors, MSG_NOSIGNAL);
+      }
+      other_.guest.close();
+    });
+    Port port(std::move(both_.stream), kPort, [&] { return std::move(other_.stream); });
+    auto begun = port.begin(LoopbackFamily::kFour);
+    guest.join();
+    if (!begun.ok()) {
+      return begun.error();
+    }
+    EXPECT_EQ(begun->awaited, Port::Awaited::kAnswer);
+    const Status finished = port.finish(begun.value());
+    socket_ = std::move(begun->socket);
+    return finished;
+  }
+  [[nodiscard]] const std::optional<FakeGuest::Frame>& asked() const { return asked_; }
+  // What comes after the answer.
+  [[nodiscard]] std::string rest() const {
+    std::array<char, 64> buffer{};
+    const ssize_t n = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    return {buffer.data(), n > 0 ? static_cast<std::size_t>(n) : 0};
+  }
+
+ private:
+  StreamAndGuest both_;
+  StreamAndGuest other_;
+  std::optional<FakeGuest::Frame> asked_;
+  UniqueFd socket_;
+};
+
+TEST(Port, WhereNoSocketCanBePassedAnotherConnectionBecomesTheStream) {
+  Relayed relayed;
+  const Status finished = relayed.finish_with(answer(0) + "first bytes");
+  ASSERT_TRUE(finished.ok()) << finished.error().to_string();
+  ASSERT_TRUE(relayed.asked().has_value());
+  EXPECT_EQ(relayed.asked()->header.type, FrameType::kRelay);
+  protocol::Connect connect;
+  ASSERT_TRUE(protocol::parse_connect(relayed.asked()->payload, connect));
+  EXPECT_EQ(connect.port, kPort);
+  EXPECT_EQ(relayed.rest(), "first bytes");
+}
+
+TEST(Port, NobodyBehindARelayIsAsNobodyAtAll) {
+  const Status finished = Relayed().finish_with(answer(ECONNREFUSED));
+  ASSERT_FALSE(finished.ok());
+  EXPECT_EQ(finished.error().code, Code::kUnavailable);
+}
+
+TEST(Port, ARelayThatEndsWithoutAnAnswerIsNotTheEndOfTheSandbox) {
+  const Status finished = Relayed().finish_with("");
+  ASSERT_FALSE(finished.ok());
+  EXPECT_EQ(finished.error().code, Code::kSystem);
+}
+
+TEST(Port, WhatIsNoAnswerOfARelayIsRefused) {
+  const UniqueFd file(::memfd_create("x", MFD_CLOEXEC));
+  const std::vector<std::pair<std::string, std::vector<int>>> hostile = {
+      {answer(0), {file.get()}},
+      {answer(1U << 20), {}},
+      {answer(0, 7), {}},
+      {FakeGuest::frame(FrameType::kOutput, std::string(4, '\0')), {}},
+      {std::string(16, '\xff'), {}},
+  };
+  for (const auto& [bytes, descriptors] : hostile) {
+    const Status finished = Relayed().finish_with(bytes, descriptors);
+    ASSERT_FALSE(finished.ok());
+    EXPECT_EQ(finished.error().code, Code::kDenied) << finished.error().to_string();
+  }
+}
+
+TEST(Port, WhereNoOtherConnectionCanBeHadTheOthersGoOn) {
+  auto both = StreamAndGuest::make();
+  std::thread guest([&] {
+    (void)both.guest.read();
+    both.guest.write(answer(EOPNOTSUPP));
+  });
+  Port port(std::move(both.stream), kPort, no_other);
+  const auto begun = port.begin(LoopbackFamily::kFour);
+  guest.join();
+  ASSERT_FALSE(begun.ok());
+  EXPECT_EQ(begun.error().code, Code::kSystem);
 }
 
 sockaddr_in loopback(std::uint16_t port) {
@@ -180,14 +276,14 @@ TEST_F(OtherNetwork, AConnectionToThePortIsTaken) {
   auto taken = begin_with(answer(0), {socket(kGood)});
   ASSERT_TRUE(taken.ok()) << taken.error().to_string();
   auto both = StreamAndGuest::make();
-  EXPECT_TRUE(Port(std::move(both.stream), kPort).finish(taken->get()).ok());
+  EXPECT_TRUE(Port(std::move(both.stream), kPort, no_other).finish(taken.value()).ok());
 }
 
 TEST_F(OtherNetwork, OneToAnotherPortIsRefused) {
   auto taken = begin_with(answer(0), {socket(kOtherPort)});
   ASSERT_TRUE(taken.ok()) << taken.error().to_string();
   auto both = StreamAndGuest::make();
-  const Status finished = Port(std::move(both.stream), kPort).finish(taken->get());
+  const Status finished = Port(std::move(both.stream), kPort, no_other).finish(taken.value());
   ASSERT_FALSE(finished.ok());
   EXPECT_EQ(finished.error().code, Code::kDenied);
 }

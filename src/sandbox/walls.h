@@ -52,10 +52,11 @@ struct RoomRequest {
   int image = -1;    // the guest's program
   // Where the guest cannot listen itself: the bound socket that somebody listens on for it, or -1.
   int listener = -1;
-  // Where a machine has a network: the bound socket at which the egress process asks for its
-  // connections, or -1.
+  // Where a sandbox with a kernel of its own has a network: the bound socket at which the egress
+  // process asks for the connections of a machine, or for the sockets of gVisor's network; or -1.
   int network = -1;
-  std::uint32_t cpus = 0;  // how many processors all of it may use; zero: a group sees to that
+  protocol::Captive captive;  // gVisor: what makes its network a captive one before anything runs
+  std::uint32_t cpus = 0;     // how many processors all of it may use; zero: a group sees to that
 
   // The control groups that all of it is in: a v2 directory, unless that is -1, and files to which
   // "0" is written.

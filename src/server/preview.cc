@@ -321,7 +321,7 @@ std::string preview_url(std::string_view scheme, const std::string& id, std::uin
 Status serve_preview(Request& request, const Preview& preview) {
   CARREL_ASSIGN(manager::Manager::Visit visit,
                 request.service.manager->visit(request.caller, preview.id));
-  sandbox::Port port(std::move(visit.stream()), preview.port);
+  sandbox::Port port(std::move(visit.stream()), preview.port, [&visit] { return visit.another(); });
   auto server = port.connect(kConnectPatience);
   if (!server.ok()) {
     return request.service.manager->explain_end(preview.id, std::move(server.error()));

@@ -1,9 +1,8 @@
-#include <arpa/inet.h>
+#include "support/ports.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -24,101 +23,6 @@ using testing::HasSubstr;
 using testing::StartsWith;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kPatience(20);
-
-// A connection of the host's to 127.0.0.1 or another address of it.
-class Client {
- public:
-  explicit Client(int port, const char* address = "127.0.0.1")
-      : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in place{};
-    place.sin_family = AF_INET;
-    place.sin_port = htons(static_cast<std::uint16_t>(port));
-    ::inet_pton(AF_INET, address, &place.sin_addr);
-    const timeval limit{20, 0};
-    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    connected_ = ::connect(fd_, reinterpret_cast<const sockaddr*>(&place), sizeof place) == 0;
-  }
-  ~Client() { ::close(fd_); }
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
-
-  [[nodiscard]] bool connected() const { return connected_; }
-  void send(std::string_view text) {
-    while (!text.empty()) {
-      const ssize_t n = ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL);
-      if (n <= 0) {
-        failed_ = true;  // a reset is told once
-        return;
-      }
-      text.remove_prefix(static_cast<std::size_t>(n));
-    }
-  }
-  void finish() const { ::shutdown(fd_, SHUT_WR); }
-  // Everything until the end; `failed()` when that was no orderly end.
-  std::string read() {
-    std::string text;
-    std::vector<char> buffer(64U << 10);
-    ssize_t n = 0;
-    while ((n = ::recv(fd_, buffer.data(), buffer.size(), 0)) > 0) {
-      text.append(buffer.data(), static_cast<std::size_t>(n));
-    }
-    failed_ = failed_ || n < 0;
-    return text;
-  }
-  std::string read_line() const {
-    std::string text;
-    for (char c = 0; c != '\n' && ::recv(fd_, &c, 1, 0) == 1;) {
-      text += c;
-    }
-    return text;
-  }
-  [[nodiscard]] bool failed() const { return failed_; }
-
- private:
-  int fd_;
-  bool connected_ = false;
-  bool failed_ = false;
-};
-
-// Inside: repeats what comes until its end, says "end" and closes. Prints "listening" first. One
-// thread: a sandbox has no more processes than it may have.
-std::string echo_server(const std::string& family, const std::string& address) {
-  return "import asyncio, socket\n"
-         "async def serve(reader, writer):\n"
-         "    while data := await reader.read(1 << 16):\n"
-         "        writer.write(data)\n"
-         "        await writer.drain()\n"
-         "    writer.write(b'end')\n"
-         "    await writer.drain()\n"
-         "    writer.close()\n"
-         "async def main():\n"
-         "    server = await asyncio.start_server(serve, '" +
-         address + "', 8080, family=socket." + family +
-         ")\n"
-         "    print('listening', flush=True)\n"
-         "    await server.serve_forever()\n"
-         "asyncio.run(main())\n";
-}
-
-template <typename Base>
-class WithServers : public Base {
- protected:
-  // A server in the sandbox, once it listens.
-  std::unique_ptr<Process> serve(const Box& box, const std::string& program) const {
-    auto server =
-        std::make_unique<Process>(this->launch({"exec", box.id(), "--", "python3", "-c", program}));
-    EXPECT_TRUE(server->wait_for_output("listening", kPatience)) << server->err();
-    return server;
-  }
-  // The port of the host on which `carrel port` published the one inside.
-  static int port_of(Process& published) {
-    EXPECT_TRUE(published.wait_for_output("\n", kPatience)) << published.err();
-    const std::size_t at = published.out().find(" -> ");
-    const std::size_t colon = published.out().rfind(':', at);
-    return at == std::string::npos ? 0 : std::stoi(published.out().substr(colon + 1));
-  }
-};
 class Ports : public WithServers<CarrelTest> {};
 CARREL_AS_BOTH(Ports);
 // An address of this host that others could reach is there only with an internet of the test's own.
@@ -139,7 +43,7 @@ TEST_P(Ports, R115_AWebServerInsideIsReachedFromThisHost) {
   const int port = port_of(published);
   EXPECT_EQ(published.out(),
             "http://127.0.0.1:" + std::to_string(port) + " -> " + box.id() + ":8080\n");
-  Client client(port);
+  TcpClient client(port);
   client.send("GET / HTTP/1.0\r\n\r\n");
   EXPECT_THAT(client.read(), HasSubstr("made inside"));
 }
@@ -154,13 +58,13 @@ TEST_P(Ports, ItIsToldToProgramsAtThePortThatTheyChose) {
   }
   Process published(
       launch({"port", "--json", "--host-port", std::to_string(port), box.id(), "8080"}));
-  ASSERT_TRUE(published.wait_for_output("\n", kPatience)) << published.err();
+  ASSERT_TRUE(published.wait_for_output("\n", kPortPatience)) << published.err();
   const auto told = nlohmann::json::parse(published.out(), nullptr, false);
   EXPECT_EQ(told["id"], box.id());
   EXPECT_EQ(told["port"], 8080);
   EXPECT_EQ(told["host_port"], port);
   EXPECT_EQ(told["url"], "http://127.0.0.1:" + std::to_string(port));
-  Client client(port);
+  TcpClient client(port);
   client.send("x");
   client.finish();
   EXPECT_EQ(client.read(), "xend");
@@ -174,7 +78,7 @@ TEST_P(Ports, FiftyMebibytesPassBothWaysAndAnEndIsPassedOnAlone) {
   const Box box(GetParam());
   auto server = serve(box, echo_server("AF_INET", "127.0.0.1"));
   Process published(launch({"port", box.id(), "8080"}));
-  Client client(port_of(published));
+  TcpClient client(port_of(published));
   std::string sent(50U << 20, '\0');
   for (std::size_t i = 0; i < sent.size(); ++i) {
     sent[i] = static_cast<char>(i * 2654435761U >> 13);
@@ -195,9 +99,9 @@ TEST_P(Ports, FiftyConnectionsAreCarriedAtOnce) {
   auto server = serve(box, echo_server("AF_INET", "127.0.0.1"));
   Process published(launch({"port", box.id(), "8080"}));
   const int port = port_of(published);
-  std::vector<std::unique_ptr<Client>> clients;
+  std::vector<std::unique_ptr<TcpClient>> clients;
   for (int i = 0; i < 50; ++i) {
-    clients.push_back(std::make_unique<Client>(port));
+    clients.push_back(std::make_unique<TcpClient>(port));
     clients.back()->send("number " + std::to_string(i) + "\n");
   }
   for (int i = 49; i >= 0; --i) {
@@ -213,7 +117,7 @@ TEST_P(Ports, AServerOfTheSixthVersionIsReached) {
   }
   auto server = serve(box, echo_server("AF_INET6", "::1"));
   Process published(launch({"port", box.id(), "8080"}));
-  Client client(port_of(published));
+  TcpClient client(port_of(published));
   client.send("six");
   client.finish();
   EXPECT_EQ(client.read(), "sixend");
@@ -224,18 +128,18 @@ TEST_P(Ports, WhereNobodyListensTheClientKnowsAtOnceAndALaterServerIsReached) {
   Process published(launch({"port", box.id(), "8080"}));
   const int port = port_of(published);
   const auto begun = Clock::now();
-  Client early(port);
+  TcpClient early(port);
   early.send("x");
   EXPECT_EQ(early.read(), "");
   EXPECT_TRUE(early.failed());
   EXPECT_LT(Clock::now() - begun, patient(std::chrono::seconds(3)));
   auto server = serve(box, echo_server("AF_INET", "127.0.0.1"));
-  Client late(port);
+  TcpClient late(port);
   late.send("x");
   late.finish();
   EXPECT_EQ(late.read(), "xend");
   published.send(SIGTERM);
-  EXPECT_THAT(published.wait(kPatience).err, HasSubstr("nothing listens there"));
+  EXPECT_THAT(published.wait(kPortPatience).err, HasSubstr("nothing listens there"));
 }
 
 TEST_P(Ports, WrongPortsAndAddressesAreRefused) {
@@ -257,7 +161,7 @@ TEST_P(Ports, R115_ABindThatOthersReachHasToBeSaid) {
   }
   auto server = serve(box, echo_server("AF_INET", "127.0.0.1"));
   Process published(launch({"port", box.id(), "8080", "--bind", "0.0.0.0", "--allow-remote"}));
-  Client client(port_of(published), "127.0.0.2");
+  TcpClient client(port_of(published), "127.0.0.2");
   client.send("x");
   client.finish();
   EXPECT_EQ(client.read(), "xend");
@@ -267,11 +171,11 @@ TEST_P(Ports, AnEndedSandboxEndsItWithALine) {
   const Box box(GetParam());
   auto server = serve(box, echo_server("AF_INET", "127.0.0.1"));
   Process published(launch({"port", box.id(), "8080"}));
-  Client client(port_of(published));
+  TcpClient client(port_of(published));
   client.send("x\n");
   EXPECT_EQ(client.read_line(), "x\n");
   EXPECT_EQ(box.remove().status, 0);
-  const Run run = published.wait(kPatience);
+  const Run run = published.wait(kPortPatience);
   EXPECT_FALSE(run.timed_out);
   EXPECT_NE(run.status, 0);
   EXPECT_THAT(run.err, HasSubstr("sandbox " + box.id() + " has ended"));
@@ -289,9 +193,9 @@ TEST_P(Ports, AServerThatTakesNobodyHindersNeitherTheSandboxNorOthers) {
                       "time.sleep(60)\n");
   Process published(launch({"port", box.id(), "8080"}));
   const int port = port_of(published);
-  std::vector<std::unique_ptr<Client>> waiting;
+  std::vector<std::unique_ptr<TcpClient>> waiting;
   for (int i = 0; i < 8; ++i) {
-    waiting.push_back(std::make_unique<Client>(port));
+    waiting.push_back(std::make_unique<TcpClient>(port));
   }
   const Run run = box.sh("echo here");
   EXPECT_EQ(run.out, "here\n");
@@ -303,8 +207,8 @@ TEST_P(PublishedPorts, R115_NoOtherInterfaceLeadsThere) {
   auto server = serve(box, echo_server("AF_INET", "0.0.0.0"));
   Process published(launch({"port", box.id(), "8080"}));
   const int port = port_of(published);
-  EXPECT_TRUE(Client(port).connected());
-  EXPECT_FALSE(Client(port, "11.0.0.2").connected());
+  EXPECT_TRUE(TcpClient(port).connected());
+  EXPECT_FALSE(TcpClient(port, "11.0.0.2").connected());
 }
 
 TEST_P(PublishedPorts, D41_AnotherSandboxDoesNotReachIt) {
@@ -312,7 +216,7 @@ TEST_P(PublishedPorts, D41_AnotherSandboxDoesNotReachIt) {
   auto server = serve(box, echo_server("AF_INET", "127.0.0.1"));
   Process published(launch({"port", box.id(), "8080", "--bind", "0.0.0.0", "--allow-remote"}));
   const int port = port_of(published);
-  Client control(port, "11.0.0.2");
+  TcpClient control(port, "11.0.0.2");
   control.send("x");
   control.finish();
   ASSERT_EQ(control.read(), "xend");

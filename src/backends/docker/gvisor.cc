@@ -22,7 +22,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kOtherWalls[] = "use --backend oci --runtime runsc";
-constexpr char kHint[] = "leave it out, or use a backend that shares the host's kernel";
 
 Error unsupported(std::string message, std::string hint) {
   return Error{Code::kUnsupported, 0, std::move(message), std::move(hint)};
@@ -116,7 +115,11 @@ Result<std::string> GvisorContainers::describe(const policy::Spec& spec) const {
 
 Status GvisorContainers::check(const policy::Spec& spec) const {
   if (spec.network.mode != policy::NetworkMode::kNone) {
-    return unsupported("a sandbox behind gVisor has no network in this version", kHint);
+    // The engine makes the network, and its settings for runsc say whose sockets gVisor uses.
+    return unsupported(
+        "a sandbox behind gVisor in a container has no network: what an engine gives runsc cannot "
+        "be made captive",
+        kOtherWalls);
   }
   if (spec.root_mode != policy::RootMode::kReadOnly) {
     return unsupported("the root of a sandbox behind gVisor is read-only",

@@ -10,6 +10,7 @@
 #include "backends/native/guest_process.h"
 #include "backends/native/id_ranges.h"
 #include "backends/native/launch.h"
+#include "backends/native/nursery.h"
 #include "egress/registration.h"
 #include "guest/image.h"
 #include "kernel/captive_network.h"
@@ -100,9 +101,10 @@ Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
                     : 0;
   }
   UniqueFd porter;
-  if (sandbox::are_machines(request_.walls) && !captive_.rules.empty()) {
+  if (own_kernel && !captive_.rules.empty()) {
     CARREL_ASSIGN(porter, egress::bind_porter_socket(*home_, request_.id));
     room.network = porter.get();
+    room.captive = messages_of(captive_);
   }
   CARREL_ASSIGN(sandbox::RoomStarted started, request_.walls->start(room));
   if (request_.walls->furnisher() == policy::Furnisher::kBuilder || own_kernel) {
@@ -145,7 +147,9 @@ Result<Launched> Launch::finish_walls(const HostSetup& host, SandboxGroups group
                         numbers_of(descriptors));
     }
     launched.rest.emplace();
-    launched.rest->network = captive_;
+    if (!sandbox::are_gvisors(request_.walls)) {  // there it is made already
+      launched.rest->network = captive_;
+    }
     launched.rest->boot = std::move(boot);
     launched.rest->descriptors = std::move(descriptors);
     return {};

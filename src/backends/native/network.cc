@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "egress/client.h"
 #include "egress/trust.h"
+#include "policy/backend.h"
 #include "policy/credential.h"
 #include "policy/mount_paths.h"
 #include "sandbox/command.h"
@@ -74,14 +75,29 @@ Status add_trust(const storage::Home& home, const std::string& id, const policy:
   return {};
 }
 
+namespace {
+
+egress::Registration::Way way_of(const policy::Spec& spec) {
+  using Way = egress::Registration::Way;
+  switch (policy::isolation_of(spec.backend, spec.runtime).strength) {
+    case policy::Strength::kVm:
+      return Way::kPorter;
+    case policy::Strength::kGvisor:
+      return Way::kPorch;
+    case policy::Strength::kNamespace:
+      break;
+  }
+  return Way::kSockets;
+}
+
+}  // namespace
+
 Status register_network(const storage::Home& home, const std::string& id,
                         egress::Registration::Kind kind, pid_t guest, const policy::Spec& spec) {
   egress::Registration registration;
   registration.id = id;
   registration.kind = kind;
-  registration.way = spec.backend == policy::Backend::kMicrovm
-                         ? egress::Registration::Way::kPorter
-                         : egress::Registration::Way::kSockets;
+  registration.way = way_of(spec);
   registration.pid = guest;
   registration.start_time = storage::start_time_of(guest);
   registration.policy = spec.network;

@@ -170,6 +170,9 @@ class OneShots::Making {
  private:
   // Its network is tried and served while the rest is done, if it was made ahead.
   Status begin_network(Launch& launch) {
+    if (sandbox::are_gvisors(all_->find_walls_(spec_.backend, spec_.runtime))) {
+      return {};  // nobody asks its guest
+    }
     CARREL_ASSIGN(UniqueFd listener, egress::bind_guest_socket(*all_->home_, id_));
     launch.give_listener(std::move(listener));
     CARREL_ASSIGN(LentProcess* const lent, launch.await_network());

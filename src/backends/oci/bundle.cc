@@ -85,8 +85,12 @@ class Writer {
     config["hostname"] = request.hostname;
     config["mounts"] = mounts_;
     Json namespaces = Json::array();
-    for (const char* type : {"pid", "network", "ipc", "uts", "mount"}) {
+    for (const char* type : {"pid", "ipc", "uts", "mount"}) {
       namespaces.push_back({{"type", type}});
+    }
+    // CRITICAL: gVisor's kernel has the network of the porch, which is captive, or none.
+    if (!gvisor_ || request.captive.empty()) {
+      namespaces.push_back({{"type", "network"}});
     }
     if (gvisor_) {
       config["linux"] = {{"namespaces", namespaces}};

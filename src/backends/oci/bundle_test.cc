@@ -67,6 +67,24 @@ TEST(OciBundle, TheGuestBeginsWithWhatItLocksItselfInWith) {
                                                    "cgroup"));
 }
 
+// CRITICAL: a namespace that runsc makes itself would have none of the rules.
+TEST(OciBundle, BehindGvisorANetworkIsTheOneOfThePorch) {
+  for (const char* rules : {"", "rules"}) {
+    sandbox::RoomRequest request;
+    request.captive.rules = rules;
+    const auto made =
+        bundle_for(request, Places{"/stage", {}}, everything_exists, Dialect::kGvisors);
+    ASSERT_TRUE(made.ok());
+    Words kinds;
+    const json config = json::parse(made->config);
+    for (const json& one : config["linux"]["namespaces"]) {
+      kinds.push_back(one["type"]);
+    }
+    const bool captive = *rules != '\0';
+    EXPECT_EQ(std::count(kinds.begin(), kinds.end(), "network"), captive ? 0 : 1);
+  }
+}
+
 TEST(OciBundle, WhatIsShownOfTheHostIsReadOnlyThroughout) {
   const json config = config_of({step(StepKind::kBind, "usr", "/usr", protocol::kStepReadOnly)});
   EXPECT_THAT(mount_at(config, "/usr")["options"].get<Words>(),

@@ -59,12 +59,12 @@ Result<std::string> platform_of(const Runtime& runtime) {
 }
 
 std::vector<std::string> command_of(const Runtime& runtime, const Places& places,
-                                    const std::string& platform) {
+                                    const GvisorWays& ways) {
   return {runtime.path,
           "--root",
           places.state(),
-          "--platform=" + platform,
-          "--network=none",
+          "--platform=" + ways.platform,
+          "--network=" + ways.network,
           "--rootless",        // it is the root of the porch's user namespace
           "--ignore-cgroups",  // its groups are made already
           "--overlay2=none",
@@ -122,10 +122,6 @@ std::string Gvisor::warning(const policy::Spec& spec) const {
 }
 
 Status Gvisor::check(const policy::Spec& spec) const {
-  constexpr char kHint[] = "leave it out, or use a backend that shares the host's kernel";
-  if (spec.network.mode != policy::NetworkMode::kNone) {
-    return unsupported("a sandbox behind gVisor has no network in this version", kHint);
-  }
   if (spec.root_mode != policy::RootMode::kReadOnly) {
     return unsupported("the root of a sandbox behind gVisor is read-only",
                        "leave out --writable-root");
@@ -138,7 +134,10 @@ Result<sandbox::RoomStarted> Gvisor::start(const sandbox::RoomRequest& request) 
   builder.dialect = Dialect::kGvisors;
   builder.command = command_of;
   CARREL_ASSIGN(builder.runtime, find_runtime());
-  CARREL_ASSIGN(builder.platform, platform_of(builder.runtime));
+  CARREL_ASSIGN(builder.ways.platform, platform_of(builder.runtime));
+  // Its sockets are the host's kernel's, in the captive network that the porch has made: its own
+  // network would know nothing of that one's rules.
+  builder.ways.network = request.captive.empty() ? "none" : "host";
   return start_room(request, builder);
 }
 

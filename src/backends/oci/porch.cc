@@ -1,6 +1,7 @@
 #include "backends/oci/porch.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/mount.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -19,6 +20,8 @@
 #include "backends/oci/bundle.h"
 #include "backends/oci/porter.h"
 #include "base/files.h"
+#include "guest/captive.h"
+#include "guest/network.h"
 #include "sandbox/builder.h"
 
 namespace carrel::oci {
@@ -30,6 +33,7 @@ using protocol::StepKind;
 
 constexpr std::size_t kLargestRequest = 8U << 20;
 constexpr std::size_t kMostStrings = 4096;
+constexpr std::size_t kCaptiveParts = 3;
 
 void put(std::string& out, std::string_view text) {
   const auto size = static_cast<std::uint32_t>(text.size());
@@ -285,6 +289,12 @@ Status keep_to_processors(const std::string& text) {
                                                              : system_error("keep to processors");
 }
 
+// Nobody who comes after can change what the captive network's rules are, or write packets.
+bool give_up_network() {
+  return ::prctl(PR_CAPBSET_DROP, CAP_NET_ADMIN, 0, 0, 0) == 0 &&
+         ::prctl(PR_CAPBSET_DROP, CAP_NET_RAW, 0, 0, 0) == 0;
+}
+
 Status run_runtime(const PorchRequest& request) {
   std::vector<char*> words;
   for (const std::string& word : request.runtime) {
@@ -296,7 +306,7 @@ Status run_runtime(const PorchRequest& request) {
   if (child == 0) {
     // A runtime that hangs ends with the porch, which is ended by whoever waits for both.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    if (::getppid() != porch) {
+    if (::getppid() != porch || (!request.captive.empty() && !give_up_network())) {
       ::_exit(127);
     }
     if (!request.program.empty()) {
@@ -329,6 +339,18 @@ Result<pid_t> read_pid(const Places& places) {
   return pid > 0 ? Result<pid_t>(pid) : Error{Code::kInvalid, 0, "a malformed number", {}};
 }
 
+// CRITICAL: before gVisor's kernel is there, whose sockets are in this network.
+Status make_captive(const std::vector<std::string>& parts) {
+  guest::Failure failure;
+  if (!guest::bring_up_loopback()) {
+    return system_error("bring up the loopback interface of the sandbox's network");
+  }
+  if (!guest::make_captive({parts[0], parts[1], parts[2]}, failure)) {
+    return system_error(failure.error_number, failure.step + (" " + std::string(failure.object)));
+  }
+  return {};
+}
+
 // The room behind gVisor, by the first process of its PID namespace, which stays in it. `ready` is
 // told when the kernel runs.
 Status keep_room(const PorchRequest& request, const Places& places, UniqueFd ready) {
@@ -336,13 +358,20 @@ Status keep_room(const PorchRequest& request, const Places& places, UniqueFd rea
     return system_error("mount a proc for the runtime");
   }
   CARREL_TRY(keep_to_processors(request.cpus));
+  if (!request.captive.empty()) {
+    CARREL_TRY(make_captive(request.captive));
+  }
   CARREL_TRY(lay_out(request, places));
   CARREL_TRY(run_runtime(request));
   CARREL_ASSIGN(const pid_t kernel, read_pid(places));
   Porter porter;
+  int next = kTrees + static_cast<int>(request.trees.size());
   if (!request.stays.empty()) {
-    const int listener = kTrees + static_cast<int>(request.trees.size());
-    CARREL_ASSIGN(porter, Porter::at(UniqueFd(listener), UniqueFd(listener + 1)));
+    CARREL_ASSIGN(porter, Porter::at(UniqueFd(next), UniqueFd(next + 1)));
+    next += 2;
+  }
+  if (!request.captive.empty()) {
+    CARREL_TRY(porter.attend_network(UniqueFd(next)));
   }
   // CRITICAL: whoever looks for the sandbox's files at its first process finds none of the host's.
   if (::chroot(places.empty_directory().c_str()) != 0 || ::chdir("/") != 0) {
@@ -411,6 +440,7 @@ std::string encode_porch(const PorchRequest& request) {
   put_list(text, request.covered);
   put_list(text, request.trees);
   put_list(text, request.meant);
+  put_list(text, request.captive);
   return text;
 }
 
@@ -424,8 +454,9 @@ Result<PorchRequest> decode_porch(std::string_view text) {
   }
   if (!take_list(text, request.data) || !take_list(text, request.runtime) ||
       !take_list(text, request.covered) || !take_list(text, request.trees) ||
-      !take_list(text, request.meant) || !text.empty() || request.runtime.empty() ||
-      request.meant.size() != request.trees.size()) {
+      !take_list(text, request.meant) || !take_list(text, request.captive) || !text.empty() ||
+      request.runtime.empty() || request.meant.size() != request.trees.size() ||
+      (!request.captive.empty() && request.captive.size() != kCaptiveParts)) {
     return Error{Code::kInvalid, 0, "a malformed request", {}};
   }
   return request;

@@ -32,6 +32,9 @@ struct PorchRequest {
   std::string program;
   std::string cpus;   // how many processors all of it may use; empty: as many as there are
   std::string stays;  // not empty: after the trees come the sockets of its porter
+  // Behind gVisor, with a network: the three parts of what makes it a captive one. Then the last
+  // descriptor is the socket at which the egress process asks for that network's sockets.
+  std::vector<std::string> captive;
 };
 inline constexpr char kFile[] = "file";
 inline constexpr char kFolder[] = "folder";

@@ -22,12 +22,13 @@ namespace {
 constexpr int kWaiting = 64;
 constexpr int kPauseMs = 100;  // before what went wrong is tried again
 
-// Lets go of everything but these two and its standard input, which is nothing.
-void keep_only(int one, int other) {
+// Lets go of everything but these and its standard input, which is nothing.
+void keep_only(std::array<int, 3> fds) {
   ::dup2(STDIN_FILENO, STDOUT_FILENO);
   ::dup2(STDIN_FILENO, STDERR_FILENO);
   unsigned first = STDERR_FILENO + 1;
-  for (const int kept : {std::min(one, other), std::max(one, other)}) {
+  std::sort(fds.begin(), fds.end());
+  for (const int kept : fds) {
     if (kept >= 0) {
       const auto number = static_cast<unsigned>(kept);
       if (number > first) {
@@ -37,6 +38,19 @@ void keep_only(int one, int other) {
     }
   }
   ::syscall(SYS_close_range, first, ~0U, 0);
+}
+
+// 0 in the child, which ends with this process.
+pid_t fork_below() {
+  const pid_t above = ::getpid();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (::getppid() != above) {
+      ::_exit(1);
+    }
+  }
+  return child;
 }
 
 }  // namespace
@@ -78,24 +92,44 @@ void Porter::work() {
   }
 }
 
+Status Porter::attend_network(UniqueFd listener) {
+  CARREL_ASSIGN(desk_, NetworkDesk::at(std::move(listener)));
+  return {};
+}
+
 pid_t Porter::start_work() {
-  const pid_t above = ::getpid();
-  const pid_t worker = door_.valid() ? ::fork() : 0;
-  if (worker == 0 && door_.valid()) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    if (::getppid() == above) {
-      work();
-    }
-    ::_exit(1);
+  if (!door_.valid()) {
+    return 0;
+  }
+  const pid_t worker = fork_below();
+  if (worker == 0) {
+    desk_.reset();
+    work();
+  }
+  return worker;
+}
+
+pid_t Porter::start_desk() {
+  if (!desk_.has_value()) {
+    return 0;
+  }
+  const pid_t worker = fork_below();
+  if (worker == 0) {
+    // CRITICAL: the guest sees the end of its door only when nobody has the other end.
+    listener_.reset();
+    door_.reset();
+    desk_->work();
   }
   return worker;
 }
 
 void Porter::serve(pid_t kernel) {
-  keep_only(listener_.valid() ? listener_.get() : -1, door_.valid() ? door_.get() : -1);
+  keep_only({listener_.valid() ? listener_.get() : -1, door_.valid() ? door_.get() : -1,
+             desk_.has_value() ? desk_->listener() : -1});
   ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   ::setsid();
   pid_t worker = start_work();
+  pid_t desk = start_desk();
   for (;;) {
     int status = 0;
     const pid_t ended = ::waitpid(-1, &status, 0);
@@ -105,6 +139,10 @@ void Porter::serve(pid_t kernel) {
     if (ended == worker && !WIFEXITED(status)) {
       ::poll(nullptr, 0, kPauseMs);
       worker = start_work();
+    }
+    if (ended == desk) {
+      ::poll(nullptr, 0, kPauseMs);
+      desk = start_desk();
     }
   }
 }

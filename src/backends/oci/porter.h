@@ -2,6 +2,9 @@
 
 #include <sys/types.h>
 
+#include <optional>
+
+#include "backends/oci/network_desk.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 
@@ -18,17 +21,22 @@ class Porter {
   // `listener` is bound. Whoever connects to it finds this process there.
   static Result<Porter> at(UniqueFd listener, UniqueFd door);
 
-  // `kernel` is a child of this process. A second process does the work, and is replaced when
-  // somebody ends it.
+  // It also gives the egress process what that asks for at this socket, which is bound.
+  Status attend_network(UniqueFd listener);
+
+  // `kernel` is a child of this process. Another process does each of the works, and is replaced
+  // when somebody ends it.
   [[noreturn]] void serve(pid_t kernel);
 
  private:
   void hand_in();
   [[noreturn]] void work();
   pid_t start_work();
+  pid_t start_desk();
 
   UniqueFd listener_;
   UniqueFd door_;
+  std::optional<NetworkDesk> desk_;
 };
 
 }  // namespace carrel::oci

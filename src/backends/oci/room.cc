@@ -126,7 +126,11 @@ class Start {
     porch_.own = request_.plan.own;
     porch_.cpus = request_.cpus == 0 ? "" : std::to_string(request_.cpus);
     porch_.stays = request_.listener >= 0 ? "stays" : "";
-    porch_.runtime = builder_.command(builder_.runtime, places_, builder_.platform);
+    if (request_.network >= 0 && builder_.dialect == Dialect::kGvisors) {
+      porch_.captive = {std::string(request_.captive.routes), std::string(request_.captive.routes6),
+                        std::string(request_.captive.rules)};
+    }
+    porch_.runtime = builder_.command(builder_.runtime, places_, builder_.ways);
     CARREL_ASSIGN(asked_, sandbox::memory_file(encode_porch(porch_)));
     return {};
   }
@@ -161,6 +165,9 @@ class Start {
     program_.descriptors.insert(program_.descriptors.end(), trees_.begin(), trees_.end());
     if (door_.valid()) {
       program_.descriptors.insert(program_.descriptors.end(), {request_.listener, door_.get()});
+    }
+    if (!porch_.captive.empty()) {
+      program_.descriptors.push_back(request_.network);
     }
     program_.errors = complaints.get();
     program_.group = request_.group;

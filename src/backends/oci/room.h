@@ -22,15 +22,21 @@ std::optional<Runtime> runtime_named(const std::string& name);
 
 Error not_installed(const std::string& name);
 
+// gVisor's: how it takes system calls, and whose network it has.
+struct GvisorWays {
+  std::string platform;
+  std::string network;
+};
+
 using CommandOf = std::vector<std::string> (*)(const Runtime& runtime, const Places& places,
-                                               const std::string& platform);
+                                               const GvisorWays& ways);
 
 // Who builds a room, and in which words.
 struct Builder {
   Runtime runtime;
   Dialect dialect = Dialect::kHosts;
   CommandOf command = nullptr;
-  std::string platform;
+  GvisorWays ways;
   std::vector<std::string> covered;  // directories of the host that it had better not see
 };
 
