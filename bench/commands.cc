@@ -20,6 +20,7 @@ constexpr Budget kInContainer{Budget::Better::kLess, 1.0 / 50, 1.0 / 200};
 constexpr Budget kNewContainer{Budget::Better::kLess, 1.2, 1.0};
 constexpr char kContainerSection[] = "a command in a container of docker that is there";
 constexpr char kNewContainerSection[] = "a container of docker for /bin/true, made and removed";
+constexpr char kLastingContainerSection[] = "a container of docker that stays, made";
 constexpr char kContainerHome[] = "containers";
 constexpr char kExec[] = "docker exec, API";
 constexpr char kTrue[] = "/bin/true";
@@ -219,17 +220,54 @@ void measure_in_container(const Setup& setup, Effort effort, Room& room, Report&
   (void)output_of(docker_launch(setup, {"rm", "-f", container}));
 }
 
+// How long it takes to have one that stays. That it is removed again is not part of it.
+Result<double> time_making(const Launch& make, const std::function<Launch(std::string)>& remove) {
+  const double before = now_ms();
+  CARREL_ASSIGN(const std::string id, output_of(make));
+  const double took = now_ms() - before;
+  CARREL_ASSIGN(const std::string removed, output_of(remove(id)));
+  return took;
+}
+
 void measure_new_containers(const Setup& setup, Effort effort, Report& report) {
   constexpr char kDockerRun[] = "docker run --rm";
+  constexpr char kDockerRunDetached[] = "docker run -d";
   constexpr int kPauseMs = 50;
-  const Launch docker = docker_run_launch(setup, {"--rm"}, {kTrue});
-  const Launch carrel =
-      carrel_launch(setup, Who::kRoot, kContainerHome, {"run", "--backend", "docker", "--", kTrue});
-  interleave(report, kNewContainerSection, "ms",
-             {Contender{kDockerRun, [docker] { return time_run(docker); }},
-              Contender{"carrel run --backend docker", [carrel] { return time_run(carrel); },
-                        kDockerRun, kNewContainer}},
-             effort == Effort::kFull ? Rounds{3, 40, kPauseMs} : Rounds{2, 10, kPauseMs});
+  const Rounds rounds = effort == Effort::kFull ? Rounds{3, 40, kPauseMs} : Rounds{2, 10, kPauseMs};
+  std::vector<Contender> once;
+  std::vector<Contender> lasting;
+  once.push_back(Contender{kDockerRun, [docker = docker_run_launch(setup, {"--rm"}, {kTrue})] {
+                             return time_run(docker);
+                           }});
+  lasting.push_back(Contender{kDockerRunDetached, [&setup] {
+                                return time_making(
+                                    docker_run_launch(setup, {"-d"}, {"/bin/sleep", "100000"}),
+                                    [&](const std::string& id) {
+                                      return docker_launch(setup, {"rm", "-f", id});
+                                    });
+                              }});
+  // The user is in the engine's group.
+  for (const Who who : {Who::kRoot, Who::kUser}) {
+    const std::string whose = who == Who::kRoot ? "" : ", as a user";
+    once.push_back(Contender{"carrel run --backend docker" + whose,
+                             [run = carrel_launch(setup, who, kContainerHome,
+                                                  {"run", "--backend", "docker", "--", kTrue})] {
+                               return time_run(run);
+                             },
+                             kDockerRun, kNewContainer});
+    lasting.push_back(Contender{
+        "carrel create --backend docker" + whose,
+        [&setup, who] {
+          return time_making(
+              carrel_launch(setup, who, kContainerHome, {"create", "--backend", "docker"}),
+              [&](const std::string& id) {
+                return carrel_launch(setup, who, kContainerHome, {"rm", id});
+              });
+        },
+        kDockerRunDetached, kNewContainer});
+  }
+  interleave(report, kNewContainerSection, "ms", std::move(once), rounds);
+  interleave(report, kLastingContainerSection, "ms", std::move(lasting), rounds);
 }
 
 }  // namespace

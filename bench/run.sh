@@ -220,8 +220,8 @@ start_docker() {
     [ -z "$2" ] || echo $$ >"$2"
     exec dockerd --config-file "$1/daemon.json" --data-root "$1/data" --exec-root "$1/exec" \
       --host "unix://$1/socket" --pidfile "$1/pid" --cgroup-parent "/$3/containers" \
-      --bridge none --iptables=false --ip-forward=false --ip-masq=false --log-level error' \
-    sh "$place/docker" "$(memory_group docker)" "$groups" >"$place/docker/log" 2>&1 &
+      --group "$4" --bridge none --iptables=false --ip-forward=false --ip-masq=false --log-level error' \
+    sh "$place/docker" "$(memory_group docker)" "$groups" "$(id -g "$user")" >"$place/docker/log" 2>&1 &
   daemon=$!
   tries=0
   until docker_here info >/dev/null 2>&1; do

@@ -5,6 +5,8 @@
 #include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -57,24 +59,48 @@ bool call_maker(Failure& failure) {
 }
 
 // By a program that has some: the kernel's last capability is followed by EINVAL.
-bool can_gain_capabilities() {
+bool can_gain_others(std::uint64_t allowed) {
   for (unsigned long capability = 0; capability <= 63; ++capability) {
-    if (prctl(PR_CAPBSET_READ, capability, 0, 0, 0) == 1) {
+    if ((allowed >> capability & 1U) == 0 && prctl(PR_CAPBSET_READ, capability, 0, 0, 0) == 1) {
       return true;
     }
   }
   return false;
 }
 
+// Whether the root of this user namespace is root in the one above, too; so it is in the host's
+// own.
+bool is_root_above(const char* path) {
+  char text[128];
+  int fd = openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+  ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+  if (fd >= 0) {
+    close(fd);
+  }
+  text[n > 0 ? n : 0] = '\0';
+  // The first line is that of the lowest id, in columns: inside, above, how many.
+  char* rest = text;
+  const unsigned long inside = strtoul(rest, &rest, 10);
+  char* end = rest;
+  const unsigned long above = strtoul(rest, &end, 10);
+  return end == rest || inside != 0 || above == 0;
+}
+
 // CRITICAL: what an engine was told it may have left out.
-bool check_container(Failure& failure) {
+bool check_container(ContainedAs user, Failure& failure) {
   if (getpid() != 1) {
     return failure.at("rely on this container: it shares", "a PID namespace", 0);
   }
-  if (getuid() == 0 || getgid() == 0) {
-    return failure.at("rely on this container: its user is", "root", 0);
+  const bool owner = user == ContainedAs::kOwner;
+  if (owner ? getuid() != 0 || getgid() != 0 || is_root_above("/proc/self/uid_map") ||
+                  is_root_above("/proc/self/gid_map")
+            : getuid() == 0 || getgid() == 0) {
+    return failure.at("rely on this container: its user is", owner ? "not its engine's" : "root",
+                      0);
   }
-  if (!has_only(0) || can_gain_capabilities()) {
+  // Without it the kernel does not let a root be mapped further down.
+  const std::uint64_t allowed = owner ? 1ULL << CAP_SETFCAP : 0;
+  if (!has_only(allowed) || can_gain_others(allowed)) {
     return failure.at("rely on this container: there are", "capabilities", 0);
   }
   if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1) {
@@ -186,9 +212,9 @@ bool keep_capabilities() {
   give_up(failure);
 }
 
-int run_contained() {
+int run_contained(ContainedAs user) {
   Failure failure;
-  if (!call_maker(failure) || !check_container(failure)) {
+  if (!call_maker(failure) || !check_container(user, failure)) {
     give_up(failure);
   }
   const unsigned uid = getuid();
@@ -204,7 +230,10 @@ int run_contained() {
   if (child == 0) {
     become_guest(uid, gid, failure);
   }
-  const bool told = introduce(process);
+  // From here on it only waits.
+  struct __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  const struct __user_cap_data_struct nothing[2] = {};
+  const bool told = syscall(SYS_capset, &header, nothing) == 0 && introduce(process);
   close(process);
   // CRITICAL: the stream is the guest's alone; its end is how either side learns of the other's.
   close(kControl);

@@ -14,7 +14,13 @@ inline constexpr unsigned kInnerId = 1000;
 // Where the container has the socket on which its maker listens.
 inline constexpr char kDoor[] = "/carrel/door";
 
-int run_contained();
+// Whose id the container's user is: one of the host's, or the engine's owner, who is root in the
+// container and on the host what he always is.
+enum class ContainedAs { kHostsUser, kOwner };
+inline constexpr char kContained[] = "contained";
+inline constexpr char kContainedByOwner[] = "contained-by-owner";
+
+int run_contained(ContainedAs user);
 
 // The word that tells a guest that an engine furnished its room behind gVisor.
 inline constexpr char kContainedByGvisor[] = "gvisor-contained";

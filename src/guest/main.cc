@@ -217,8 +217,11 @@ int run(Room room) {
 int main(int count, char** words) {
   using carrel::guest::Room;
   carrel::guest::forget_ignored_signals();
-  if (count > 1 && std::string_view(words[1]) == "contained") {
-    return carrel::guest::run_contained();
+  if (count > 1 && std::string_view(words[1]) == carrel::guest::kContained) {
+    return carrel::guest::run_contained(carrel::guest::ContainedAs::kHostsUser);
+  }
+  if (count > 1 && std::string_view(words[1]) == carrel::guest::kContainedByOwner) {
+    return carrel::guest::run_contained(carrel::guest::ContainedAs::kOwner);
   }
   if (count > 1 && std::string_view(words[1]) == carrel::guest::kMachineWord) {
     return carrel::guest::run_machine();

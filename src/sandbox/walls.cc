@@ -12,6 +12,11 @@ std::string Walls::warning(const policy::Spec& spec) const {
   return builder.ok() ? policy::flaw_warning({.reported = builder.value()}) : std::string();
 }
 
+LimitHolders Walls::limit_holders(const policy::Spec& spec) const {
+  (void)spec;
+  return {};
+}
+
 void Walls::sweep(const std::string&, const std::string&) const {}
 
 policy::Limits limits_behind(const Walls& walls, policy::Limits limits) {

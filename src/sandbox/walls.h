@@ -88,6 +88,14 @@ struct Building {
   std::uint32_t processes = 0;
 };
 
+// By name, for each limit; empty: nobody, and why.
+struct LimitHolders {
+  std::string memory;
+  std::string cpu;
+  std::string pids;
+  std::string why_not;
+};
+
 // Who loads the filter of system calls and sees to the user that the sandbox has inside: the
 // builder, or the guest, which begins as the root of its user namespace then, without a capability.
 enum class Lock { kBuilders, kGuests };
@@ -126,8 +134,8 @@ class Walls {
   [[nodiscard]] virtual std::chrono::milliseconds patience() const {
     return std::chrono::milliseconds(30'000);
   }
-  // What holds the limits of a request where the caller has no control groups; empty: nothing does.
-  [[nodiscard]] virtual std::string holds_limits() const { return {}; }
+  // Who holds the limits of a request where the caller has no control groups.
+  [[nodiscard]] virtual LimitHolders limit_holders(const policy::Spec& spec) const;
   // Removes what a caller that died in the middle of a start left in the folder of an installation
   // and at the builder.
   virtual void sweep(const std::string& folder, const std::string& installation) const;

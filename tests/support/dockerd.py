@@ -1,11 +1,12 @@
 """A Docker engine of the tests' own.
 
-usage: dockerd.py DIRECTORY [podman]
+usage: dockerd.py DIRECTORY [docker|podman|small-disk [UID]]
 
 Starts dockerd, or podman as a service that speaks like it, with everything that it keeps in
 DIRECTORY, which has to be there, and writes `ready` there when it answers at DIRECTORY/socket. A line
 "start" on the standard input starts it again after it was ended, and writes `ready` again. The end of
-the input ends it, and removes what it left.
+the input ends it, and removes what it left. With a UID it is a rootless one of that user's; `small-disk` is
+dockerd with its data on a disk of 16 MiB.
 """
 
 import ctypes
@@ -13,6 +14,7 @@ import glob
 import http.client
 import json
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -21,7 +23,9 @@ import sys
 import time
 
 PR_SET_PDEATHSIG = 1
+CLONE_NEWNS = 0x20000
 STARTS_WITHIN = 40  # seconds
+ROOTLESS = "/usr/share/docker.io/contrib/dockerd-rootless.sh"
 
 
 class Connection(http.client.HTTPConnection):
@@ -50,9 +54,10 @@ def answers(path):
 class Engine:
     """dockerd in a directory."""
 
-    def __init__(self, directory, kind):
+    def __init__(self, directory, kind, user):
         self.directory = directory
         self.kind = kind
+        self.user = user
         self.socket = os.path.join(directory, "socket")
         self.group = f"carrel-test-{os.getpid()}"
         self.process = None
@@ -90,6 +95,8 @@ class Engine:
                      "--runroot", self.directory + "/exec", "--storage-driver", "vfs",
                      "--cgroup-manager", "cgroupfs", "system", "service", "-t", "0",
                      "unix://" + self.socket]
+        if self.user is not None:
+            words = self.as_user(words)
         with open(self.directory + "/log", "ab") as log:
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             preexec_fn=at_birth)
@@ -101,12 +108,35 @@ class Engine:
             time.sleep(0.05)
         os.chmod(self.socket, 0o666)  # the ordinary user of the tests is in its group, so to speak
 
+    def as_user(self, words):
+        """The same as a rootless engine: ids of his are written where only it sees them."""
+        ids = os.path.join(self.directory, "ids")
+        home = os.path.join(self.directory, "run")
+        name = pwd.getpwuid(self.user).pw_name
+        with open(ids, "w", encoding="ascii") as file:
+            file.write(f"{name}:1000000:65536\n")
+        os.makedirs(home, exist_ok=True)
+        for path in (self.directory, home):
+            os.chown(path, self.user, self.user)
+        if self.kind == "docker":
+            if "--cgroup-parent" in words:
+                at = words.index("--cgroup-parent")
+                del words[at:at + 2]
+            words[0] = ROOTLESS
+        return ["unshare", "--mount", "--propagation", "slave", "sh", "-c",
+                'mount --bind "$0" /etc/subuid && mount --bind "$0" /etc/subgid && exec "$@"', ids,
+                "setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups",
+                "env", "-i", "PATH=" + os.environ.get("PATH", "") + ":/usr/sbin:/sbin", "HOME=" + home,
+                "USER=" + name, "XDG_RUNTIME_DIR=" + home,
+                f"DOCKERD_ROOTLESS_ROOTLESSKIT_FLAGS=--state-dir={self.directory}/state", *words]
+
     def end(self):
         """Ends it and what it started."""
         if self.process is None:
             return
         pids = [self.process.pid]
-        for name in glob.glob(self.directory + "/exec/containerd/containerd.pid"):
+        for name in glob.glob(self.directory + "/exec/containerd/containerd.pid") + glob.glob(
+                self.directory + "/pid"):
             with open(name, encoding="ascii") as file:
                 pids.append(int(file.read()))
         for number, last in ((signal.SIGTERM, 10), (signal.SIGKILL, 5)):
@@ -122,7 +152,9 @@ class Engine:
     def end_shims(self):
         """Those that an engine left that was ended by force."""
         for name in os.listdir("/proc"):
-            if name.isdigit() and is_ours(int(name), self.directory + "/exec"):
+            if name.isdigit() and (is_ours(int(name), self.directory + "/exec") or
+                                   is_ours(int(name), f"XDG_RUNTIME_DIR={self.directory}/run",
+                                           "environ")):
                 os.kill(int(name), signal.SIGKILL)
 
     def clean(self):
@@ -152,18 +184,27 @@ def remove_group(folder):
         pass
 
 
-def is_ours(pid, directory):
+def is_ours(pid, directory, told="cmdline"):
     """Whether a process was started with this directory and lives."""
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
+        with open(f"/proc/{pid}/{told}", "rb") as file:
             return directory.encode() in file.read()
     except OSError:
         return False
 
 
 def main():
-    engine = Engine(os.path.abspath(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "docker")
+    engine = Engine(os.path.abspath(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "docker",
+                    int(sys.argv[3]) if len(sys.argv) > 3 and sys.argv[3] else None)
     ready = os.path.join(engine.directory, "ready")
+    if engine.kind == "small-disk":
+        # In a mount namespace of this process's, which outlives the engine.
+        os.mkdir(engine.directory + "/data")
+        if ctypes.CDLL(None).unshare(CLONE_NEWNS) != 0:
+            sys.exit("no mount namespace of its own")
+        subprocess.run(["mount", "--make-rslave", "/"], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs",
+                        engine.directory + "/data"], check=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         engine.start()

@@ -13,13 +13,15 @@
 
 #include "http/client.h"
 #include "support/host.h"
+#include "support/place.h"
 
 namespace carrel::test {
 
 namespace {
 
 // Its parent ends at once, so that it has none of ours.
-void start_apart(const std::string& directory, const char* kind, int input) {
+void start_apart(const std::string& directory, const char* kind, const std::string& user,
+                 int input) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::setsid();
@@ -29,7 +31,7 @@ void start_apart(const std::string& directory, const char* kind, int input) {
       ::dup2(log, STDOUT_FILENO);
       ::dup2(log, STDERR_FILENO);
       ::execl("/usr/bin/python3", "python3", "-B", CARREL_SUPPORT_SCRIPTS "/dockerd.py",
-              directory.c_str(), kind, nullptr);
+              directory.c_str(), kind, user.c_str(), nullptr);
       ::_exit(127);
     }
     ::_exit(0);
@@ -49,10 +51,17 @@ DockerEngine::DockerEngine(Kind kind) {
   directory_ = name;
   std::filesystem::permissions(directory_, static_cast<std::filesystem::perms>(0755));
   input_ = ends[1];
-  start_apart(directory_, kind == Kind::kPodman ? "podman" : "docker", ends[0]);
+  const bool podman = kind == Kind::kPodman || kind == Kind::kRootlessPodman;
+  const bool rootless = kind == Kind::kRootlessDocker || kind == Kind::kRootlessPodman;
+  start_apart(directory_,
+              podman                       ? "podman"
+              : kind == Kind::kOnSmallDisk ? "small-disk"
+                                           : "docker",
+              rootless ? std::to_string(Place::user_id()) : "", ends[0]);
   ::close(ends[0]);
   if (!await_ready()) {
-    ADD_FAILURE() << "the engine does not start (packages docker.io, podman): "
+    ADD_FAILURE() << "the engine does not start (packages docker.io, podman, rootlesskit, "
+                     "slirp4netns, uidmap): "
                   << read_text(directory_ + "/helper.log").value_or("");
   }
   ::setenv("DOCKER_HOST", ("unix://" + socket()).c_str(), 1);
@@ -75,6 +84,10 @@ bool DockerEngine::await_ready() const {
 
 pid_t DockerEngine::pid() const {
   return std::atoi(read_text(directory_ + "/pid").value_or("0").c_str());
+}
+
+std::string DockerEngine::data() const {
+  return "/proc/" + std::to_string(pid()) + "/root" + directory_ + "/data";
 }
 
 void DockerEngine::start_again() {

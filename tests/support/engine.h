@@ -16,7 +16,9 @@ namespace carrel::test {
 // programs find it by DOCKER_HOST, which it sets.
 class DockerEngine {
  public:
-  enum class Kind { kDocker, kPodman };
+  // The rootless ones are the ordinary user's. The last one keeps its data on a disk of 16 MiB,
+  // which only it sees.
+  enum class Kind { kDocker, kPodman, kRootlessDocker, kRootlessPodman, kOnSmallDisk };
   explicit DockerEngine(Kind kind = Kind::kDocker);
   ~DockerEngine();
   DockerEngine(const DockerEngine&) = delete;
@@ -26,6 +28,8 @@ class DockerEngine {
   [[nodiscard]] pid_t pid() const;
   // After it was ended.
   void start_again();
+  // Where it keeps its data, as this process sees what only it has mounted.
+  [[nodiscard]] std::string data() const;
 
   // What it has, by `docker`-like names: "GET", "/containers/json?all=1".
   [[nodiscard]] std::string ask(const std::string& method, const std::string& target,

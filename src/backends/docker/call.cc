@@ -56,11 +56,15 @@ bool are_together(pid_t one, pid_t other, const std::string& container) {
          groups(other).find(container) != std::string::npos;
 }
 
-Status check_apart(int process, EngineKind engine) {
-  for (const char* kind : {"mnt", "pid", "net", "ipc", "uts", "cgroup"}) {
-    if (engine == EngineKind::kPodman && std::string_view(kind) == "cgroup") {
-      continue;
-    }
+Status check_apart(int process, EngineKind engine, Ids ids) {
+  std::vector<const char*> kinds = {"mnt", "pid", "net", "ipc", "uts"};
+  if (engine != EngineKind::kPodman) {
+    kinds.push_back("cgroup");
+  }
+  if (ids == Ids::kOwnersRoot) {
+    kinds.push_back("user");
+  }
+  for (const char* kind : kinds) {
     struct stat own{};
     struct stat theirs{};
     const std::string below = std::string("/ns/") + kind;

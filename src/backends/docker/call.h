@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "backends/docker/container.h"
 #include "backends/docker/door.h"
 #include "backends/docker/engine.h"
 #include "base/result.h"
@@ -26,7 +27,8 @@ bool are_together(pid_t one, pid_t other, const std::string& container);
 // What a guest cannot see by itself: whether a namespace of the container is the host's.
 // podman's containers have the host's control groups where these are of version 1; the guest makes
 // a namespace of its own before anything of the workload runs.
-Status check_apart(int process, EngineKind kind);
+// Where ids are the engine's, users are its own, too.
+Status check_apart(int process, EngineKind engine, Ids ids);
 
 // The container's first process names the guest that it made, by a descriptor, or says why not.
 Result<UniqueFd> receive_guest(int stream);

@@ -104,7 +104,9 @@ Json host_config(const sandbox::RoomRequest& request, const ContainerTerms& term
   if (terms.cpus != 0) {
     cpus = std::min<std::uint64_t>(cpus, terms.cpus * 1000ULL);
   }
-  const std::uint64_t memory = limits.memory_bytes + kOwnMemory;
+  // CRITICAL: what is left out here is nobody's but the guest's to hold, and told so.
+  const std::uint64_t memory = terms.limits.memory ? limits.memory_bytes + kOwnMemory : 0;
+  const std::uint64_t processes = terms.limits.pids ? limits.pids + kOwnProcesses : 0;
   Json ulimits = none;
   std::string users = has(terms.security, "name=userns") ? "host" : "";
   if (terms.kind == EngineKind::kPodman) {
@@ -121,7 +123,7 @@ Json host_config(const sandbox::RoomRequest& request, const ContainerTerms& term
       {"LogConfig", {{"Type", "none"}}},
       {"Runtime", terms.runtime},
       {"Privileged", false},
-      {"CapAdd", none},
+      {"CapAdd", terms.ids == Ids::kOwnersRoot ? Json::array({"SETFCAP"}) : none},
       {"CapDrop", {"ALL"}},
       {"SecurityOpt", security_of(terms.security, terms.kind)},
       {"ReadonlyRootfs", true},
@@ -138,8 +140,8 @@ Json host_config(const sandbox::RoomRequest& request, const ContainerTerms& term
       {"ReadonlyPaths", none},
       {"Memory", memory},
       {"MemorySwap", memory},
-      {"PidsLimit", limits.pids + kOwnProcesses},
-      {"NanoCpus", cpus * 1'000'000},
+      {"PidsLimit", processes},
+      {"NanoCpus", terms.limits.cpu ? cpus * 1'000'000 : 0},
       {"Mounts", std::move(mounts)},
       {"Binds", none},
       {"Tmpfs", Json::object()},
@@ -177,20 +179,21 @@ Result<Json> container_for(const sandbox::RoomRequest& request, const ContainerT
     mounts.push_back(mount_of(path, path, writable));
   }
   const std::string user = std::to_string(terms.user) + ":" + std::to_string(terms.group);
-  return Json{{"Image", terms.image},
-              {"Entrypoint", {kProgram}},
-              {"Cmd", {"contained"}},
-              {"User", user},
-              {"WorkingDir", "/"},
-              {"Hostname", "carrel"},
-              {"Env", Json::array()},
-              {"Tty", false},
-              {"OpenStdin", false},
-              {"NetworkDisabled", true},
-              {"Volumes", Json::object()},
-              {"StopSignal", "SIGKILL"},
-              {"Labels", {{kInstallationLabel, request.installation}, {kSandboxLabel, request.id}}},
-              {"HostConfig", host_config(request, terms, std::move(mounts))}};
+  return Json{
+      {"Image", terms.image},
+      {"Entrypoint", {kProgram}},
+      {"Cmd", {terms.ids == Ids::kOwnersRoot ? guest::kContainedByOwner : guest::kContained}},
+      {"User", user},
+      {"WorkingDir", "/"},
+      {"Hostname", "carrel"},
+      {"Env", Json::array()},
+      {"Tty", false},
+      {"OpenStdin", false},
+      {"NetworkDisabled", true},
+      {"Volumes", Json::object()},
+      {"StopSignal", "SIGKILL"},
+      {"Labels", {{kInstallationLabel, request.installation}, {kSandboxLabel, request.id}}},
+      {"HostConfig", host_config(request, terms, std::move(mounts))}};
 }
 
 Result<Json> furnished_container(const sandbox::RoomRequest& request, const ContainerTerms& terms,

@@ -16,17 +16,23 @@ inline constexpr char kProgram[] = "/carrel/guest";
 inline constexpr char kInstallationLabel[] = "carrel.installation";
 inline constexpr char kSandboxLabel[] = "carrel.sandbox";
 
+// How a container counts users: as the host does, or with its engine's owner as root. That root has
+// one capability, without which the kernel lets it map itself to nobody else.
+enum class Ids { kHosts, kOwnersRoot };
+
 // What is not in the request itself.
 struct ContainerTerms {
   std::string image;
   std::string runtime;
   std::string program;  // files of the host
   std::string door;
-  std::uint32_t user = 0;
+  std::uint32_t user = 0;  // as the container counts
   std::uint32_t group = 0;
   std::vector<std::string> security;  // of the engine: "name=apparmor" and the like
   unsigned cpus = 0;                  // of the host; zero: nobody told
   EngineKind kind = EngineKind::kDocker;
+  Ids ids = Ids::kHosts;
+  LimitsHeld limits;  // what the engine can be asked for
   // podman would ask for more than it may have.
   std::uint64_t open_files = 0;
   std::uint64_t processes = 0;

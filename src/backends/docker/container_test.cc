@@ -21,21 +21,26 @@ using sandbox::nothing_exists;
 using sandbox::plan_of;
 using sandbox::step;
 
-Result<json> translate(const std::vector<MountStep>& steps, Exists exists = everything_exists,
-                       const std::vector<std::string>& security = {}) {
-  const std::string plan = plan_of(steps);
-  sandbox::RoomRequest request;
-  request.id = "box";
-  request.installation = "here";
-  request.plan.own = plan;
+ContainerTerms usual_terms() {
   ContainerTerms terms;
   terms.image = "room:here";
   terms.runtime = "runc";
   terms.program = "/run/guest";
   terms.door = "/run/door";
   terms.user = terms.group = 1234;
-  terms.security = security;
   terms.cpus = 2;
+  return terms;
+}
+
+Result<json> translate(const std::vector<MountStep>& steps, Exists exists = everything_exists,
+                       const std::vector<std::string>& security = {},
+                       ContainerTerms terms = usual_terms()) {
+  const std::string plan = plan_of(steps);
+  sandbox::RoomRequest request;
+  request.id = "box";
+  request.installation = "here";
+  request.plan.own = plan;
+  terms.security = security;
   return container_for(request, terms, exists);
 }
 
@@ -64,6 +69,46 @@ json mount_at(const json& container, const std::string& path) {
     }
   }
   return {};
+}
+
+TEST(DockerContainer, OfARootlessEngineIsItsOwnersRootWithOneCapability) {
+  ContainerTerms terms = usual_terms();
+  terms.ids = Ids::kOwnersRoot;
+  terms.user = terms.group = 0;
+  const auto container = translate({}, everything_exists, {"name=rootless"}, terms);
+  ASSERT_TRUE(container.ok());
+  EXPECT_EQ(container.value()["User"], "0:0");
+  EXPECT_EQ(container.value()["Cmd"], json::array({"contained-by-owner"}));
+  EXPECT_EQ(container.value()["HostConfig"]["CapAdd"], json::array({"SETFCAP"}));
+  EXPECT_EQ(container.value()["HostConfig"]["CapDrop"], json::array({"ALL"}));
+}
+
+TEST(DockerContainer, IsAskedForNoLimitThatItsEngineCannotHold) {
+  ContainerTerms terms = usual_terms();
+  terms.limits = {.memory = false, .cpu = true, .pids = false};
+  const auto container = translate({}, everything_exists, {}, terms);
+  ASSERT_TRUE(container.ok());
+  const json& host = container.value()["HostConfig"];
+  EXPECT_EQ(host["Memory"], 0);
+  EXPECT_EQ(host["MemorySwap"], 0);
+  EXPECT_EQ(host["PidsLimit"], 0);
+  EXPECT_GT(host["NanoCpus"], 0);
+  EXPECT_GT(asked()["HostConfig"]["Memory"], 0);
+  EXPECT_GT(asked()["HostConfig"]["PidsLimit"], 0);
+}
+
+// What the kernel lets an engine of somebody's use is often less than the host has.
+TEST(DockerEngine, ARootlessOneHoldsWhatItSaysItHasOfVersionTwo) {
+  Facts facts;
+  facts.holds = {.memory = true, .cpu = false, .pids = true};
+  EXPECT_TRUE(facts.limits().cpu) << "one of root's refuses what it cannot hold";
+  facts.security = {"name=seccomp,profile=default", "name=rootless"};
+  facts.groups = "2";
+  EXPECT_TRUE(facts.limits().memory);
+  EXPECT_FALSE(facts.limits().cpu);
+  facts.groups = "1";
+  EXPECT_FALSE(facts.limits().memory);
+  EXPECT_FALSE(facts.limits().pids);
 }
 
 TEST(DockerContainer, HasNoPrivilegeAndNoNetwork) {

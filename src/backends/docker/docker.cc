@@ -80,26 +80,54 @@ std::string Containers::warning(const policy::Spec& spec) const {
   return text;
 }
 
+sandbox::LimitHolders Containers::limit_holders(const policy::Spec& spec) const {
+  auto facts = engines_.facts(address_of(spec.engine));
+  if (!facts.ok()) {
+    return {{}, {}, {}, facts.error().message};
+  }
+  const LimitsHeld held = facts->limits();
+  constexpr char kEngine[] = "docker";
+  return {held.memory ? kEngine : "", held.cpu ? kEngine : "", held.pids ? kEngine : "",
+          held.memory && held.cpu && held.pids
+              ? ""
+              : "the rootless engine has no control groups for it"};
+}
+
 Status Containers::check(const policy::Spec& spec) const {
   const auto builder = describe(spec);
   return builder.ok() ? Status() : Status(builder.error());
 }
 
 Result<sandbox::RoomStarted> Containers::start(const sandbox::RoomRequest& request) const {
-  sweep_doors(request.folder, request.installation);
+  sweep_doors(request.folder, request.installation, engines_);
   const std::string address = address_of(request.engine);
+  CARREL_TRY(engines_.check_silence(address));
+  CARREL_ASSIGN(const Engine engine, Engine::at(address));
+  auto started = start_at(engine, address, request);
+  if (!started.ok() && engine.silent()) {
+    engines_.note(address, started.error());
+  }
+  return started;
+}
+
+Result<sandbox::RoomStarted> Containers::start_at(const Engine& engine, const std::string& address,
+                                                  const sandbox::RoomRequest& request) const {
   CARREL_ASSIGN(const Facts facts, engines_.facts(address));
   CARREL_TRY(check_engine(facts));
-  CARREL_ASSIGN(const Engine engine, Engine::at(address));
-  sweep_forgotten(engine, request.folder, request.installation);
+  CARREL_TRY(sweep_forgotten(engine, request.folder, request.installation));
   CARREL_ASSIGN(Door door, Door::open(request.folder, request.id, address, request.image));
   ContainerTerms terms;
   CARREL_ASSIGN(terms.runtime, choose_runtime(request.runtime, facts));
   terms.image = std::string(kImageName) + ":" + request.installation;
   terms.program = door.program();
   terms.door = door.socket();
-  terms.user = request.host_id.value_or(::geteuid());
-  terms.group = request.host_id.value_or(::getegid());
+  const uid_t user = request.host_id.value_or(::geteuid());
+  const gid_t group = request.host_id.value_or(::getegid());
+  terms.ids =
+      facts.rootless() && facts.kind == EngineKind::kDocker ? Ids::kOwnersRoot : Ids::kHosts;
+  terms.user = terms.ids == Ids::kOwnersRoot ? 0 : user;
+  terms.group = terms.ids == Ids::kOwnersRoot ? 0 : group;
+  terms.limits = facts.limits();
   terms.security = facts.security;
   terms.cpus = facts.cpus;
   terms.kind = facts.kind;
@@ -126,9 +154,18 @@ Result<sandbox::RoomStarted> Containers::start(const sandbox::RoomRequest& reque
         "container's first process that called",
         "use an engine on this host, in the same PID namespace");
   }
+  // CRITICAL: whatever its id is called inside, on this host it has the one that it is to have.
+  if (caller.user != user || caller.group != group) {
+    return unsupported(
+        "Failed to create sandbox: cannot rely on these walls: the container's user "
+        "is " +
+            std::to_string(caller.user) + ":" + std::to_string(caller.group) +
+            " on this host, and not " + std::to_string(user) + ":" + std::to_string(group),
+        "run 'carrel doctor'");
+  }
   sandbox::RoomStarted room;
   CARREL_ASSIGN(room.guest_process, receive_guest(caller.stream.get()));
-  CARREL_TRY(check_apart(caller.pid, facts.kind));
+  CARREL_TRY(check_apart(caller.pid, facts.kind, terms.ids));
   room.guest = pid_of(room.guest_process.get());
   if (room.guest <= 0) {
     return Error{Code::kGone, 0, "Failed to create sandbox: its container ended", {}};
@@ -147,7 +184,7 @@ Result<sandbox::RoomStarted> Containers::start(const sandbox::RoomRequest& reque
 }
 
 void Containers::sweep(const std::string& folder, const std::string& installation) const {
-  sweep_doors(folder, installation);
+  sweep_doors(folder, installation, engines_);
 }
 
 }  // namespace carrel::docker

@@ -19,10 +19,13 @@ class Containers final : public sandbox::Walls {
   [[nodiscard]] std::uint32_t own_processes() const override { return 0; }
   [[nodiscard]] sandbox::Lock lock() const override { return sandbox::Lock::kGuests; }
   [[nodiscard]] policy::Furnisher furnisher() const override { return policy::Furnisher::kGuest; }
-  [[nodiscard]] std::string holds_limits() const override { return "docker"; }
+  [[nodiscard]] sandbox::LimitHolders limit_holders(const policy::Spec& spec) const override;
   void sweep(const std::string& folder, const std::string& installation) const override;
 
  private:
+  Result<sandbox::RoomStarted> start_at(const Engine& engine, const std::string& address,
+                                        const sandbox::RoomRequest& request) const;
+
   KnownEngines engines_;
 };
 

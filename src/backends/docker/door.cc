@@ -121,6 +121,8 @@ Result<Door::Caller> Door::answer(std::chrono::milliseconds patience) const {
     return system_error("answer the sandbox's guest");
   }
   caller.pid = who.pid;
+  caller.user = who.uid;
+  caller.group = who.gid;
   return caller;
 }
 

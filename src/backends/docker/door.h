@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <string>
 #include <vector>
@@ -31,6 +33,8 @@ class Door {
   struct Caller {
     UniqueFd stream;
     int pid = 0;  // who connected, as this process counts
+    uid_t user = 0;
+    gid_t group = 0;
   };
   // The first who calls; kTimeout.
   Result<Caller> answer(std::chrono::milliseconds patience) const;

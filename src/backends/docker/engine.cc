@@ -43,11 +43,18 @@ std::string text_of(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// Gives a call up when the engine that it was made to is not seen working any more. Whoever gets an
-// answer soon never starts to look.
+bool is_true(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_boolean() && found->get<bool>();
+}
+
+// Gives a call up when the engine that it was made to is found out. Whoever gets an answer soon
+// never starts to look.
 class Watch {
  public:
-  Watch(uid_t owner, int cancel) : working_(owner), cancel_(cancel), thread_([this] { run(); }) {}
+  using IsLost = std::function<bool()>;
+  Watch(std::chrono::milliseconds every, int cancel, IsLost is_lost)
+      : every_(every), cancel_(cancel), is_lost_(std::move(is_lost)), thread_([this] { run(); }) {}
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
   ~Watch() {
@@ -61,18 +68,21 @@ class Watch {
 
  private:
   void run() {
-    constexpr std::chrono::milliseconds kLook{100};
     std::unique_lock lock(mutex_);
-    while (!ended_.wait_for(lock, kLook, [this] { return over_; })) {
-      if (working_.quiet() >= kQuiet) {
+    while (!ended_.wait_for(lock, every_, [this] { return over_; })) {
+      lock.unlock();
+      const bool lost = is_lost_();
+      lock.lock();
+      if (lost) {
         (void)::eventfd_write(cancel_, 1);
         return;
       }
     }
   }
 
-  Working working_;
+  std::chrono::milliseconds every_;
   int cancel_;
+  IsLost is_lost_;
   std::mutex mutex_;
   std::condition_variable ended_;
   bool over_ = false;
@@ -120,7 +130,9 @@ Result<Answer> Engine::ask(http::Method method, const std::string& target, std::
   request.body = std::move(body);
   request.deadline = http::Clock::now() + patience;
   auto document = [&] {
-    const Watch watch(owner(), cancel.get());
+    constexpr std::chrono::milliseconds kLook{100};
+    Working working(owner());
+    const Watch watch(kLook, cancel.get(), [&working] { return working.quiet() >= kQuiet; });
     return client.fetch(request, kLargestAnswer, patience);
   }();
   if (document.ok()) {
@@ -131,26 +143,42 @@ Result<Answer> Engine::ask(http::Method method, const std::string& target, std::
     return explain(std::move(error));
   }
   eventfd_t given_up = 0;
-  if (::eventfd_read(cancel.get(), &given_up) == 0) {
-    error.code = Code::kTimeout;
-    error.error_number = 0;
-    error.message = "the Docker engine at " + socket_ + " did not answer and does nothing";
-    error.hint = "start it, or name its socket: DOCKER_HOST=unix:///path";
-    return error;
+  const bool idle = ::eventfd_read(cancel.get(), &given_up) == 0;
+  silent_ = idle || error.code == Code::kTimeout;
+  if (idle) {
+    return hung();
   }
   return explain(std::move(error));
 }
 
+Error Engine::hung() const {
+  return Error{Code::kTimeout, 0,
+               "the Docker engine at " + socket_ + " did not answer and does nothing",
+               "start it, or name its socket: DOCKER_HOST=unix:///path"};
+}
+
 Result<int> Engine::stream(http::Method method, const std::string& target,
                            std::chrono::milliseconds idle, const Take& take) const {
+  const UniqueFd cancel(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!cancel.valid()) {
+    return system_error("make an event descriptor");
+  }
   http::ClientOptions options;
   options.unix_socket = socket_;
   options.connect_patience = kQuestion;
   options.idle_patience = idle;
+  options.cancel = cancel.get();
   http::Client client(std::move(options));
   http::Request request;
   request.method = method;
   request.url = {http::Scheme::kHttp, "localhost", 80, target};
+  // It waits for a registry without a word, and can still be asked how it is.
+  constexpr std::chrono::milliseconds kLook{300};
+  const Engine asked(socket_);
+  const Watch watch(kLook, cancel.get(), [&asked] {
+    (void)asked.ask(http::Method::kGet, "/_ping", {}, kWork);
+    return asked.silent();
+  });
   Status refused;
   auto response = client.send(request, [&](const http::Response& answer, std::string_view bytes) {
     refused = take(answer.status(), bytes);
@@ -158,6 +186,10 @@ Result<int> Engine::stream(http::Method method, const std::string& target,
   });
   if (!refused.ok()) {
     return refused.error();
+  }
+  eventfd_t given_up = 0;
+  if (!response.ok() && ::eventfd_read(cancel.get(), &given_up) == 0) {
+    return hung();
   }
   return response.ok() ? Result<int>(response->status()) : explain(response.error());
 }
@@ -207,6 +239,14 @@ bool Facts::rootless() const {
   });
 }
 
+LimitsHeld Facts::limits() const {
+  if (!rootless()) {
+    return {};
+  }
+  // It may not use those of version 1, whatever it tells about the host's.
+  return groups == "2" ? holds : LimitsHeld{false, false, false};
+}
+
 Result<Facts> Engine::facts() const {
   CARREL_ASSIGN(const Answer told, ask(http::Method::kGet, "/info", {}, kQuestion));
   if (!told.ok()) {
@@ -217,6 +257,10 @@ Result<Facts> Engine::facts() const {
   facts.version = text_of(info, "ServerVersion");
   facts.usual_runtime = text_of(info, "DefaultRuntime");
   facts.groups = text_of(info, "CgroupVersion");
+  const bool none = text_of(info, "CgroupDriver") == "none";
+  facts.holds = {!none && is_true(info, "MemoryLimit"), !none && is_true(info, "CpuCfsQuota"),
+                 !none && is_true(info, "PidsLimit")};
+  facts.owner = owner();
   if (const auto found = info.find("Runtimes"); found != info.end() && found->is_object()) {
     for (const auto& [name, runtime] : found->items()) {
       facts.runtimes.push_back(name);
@@ -244,7 +288,7 @@ Result<Facts> Engine::facts() const {
       }
       if (part.is_object() && text_of(part, "Name") == "Podman Engine") {
         facts.kind = EngineKind::kPodman;
-        if (owner() != 0 && !facts.rootless()) {  // not every version tells
+        if (facts.owner != 0 && !facts.rootless()) {  // not every version tells
           facts.security.emplace_back("name=rootless");
         }
         // It tells the path of one that it was told by its path.
@@ -270,6 +314,9 @@ Result<Json> Engine::inspect(const std::string& container) const {
 }
 
 Status Engine::remove(const std::string& container) const {
+  if (silent_) {
+    return Error{Code::kTimeout, 0, "the Docker engine at " + socket_ + " did not answer", {}};
+  }
   CARREL_ASSIGN(const Answer answer,
                 ask(http::Method::kDelete, "/containers/" + container + "?force=1&v=1", {}, kWork));
   // 409: it is being removed already.

@@ -33,6 +33,12 @@ struct Answer {
 // Who speaks the interface, each with a few words of its own.
 enum class EngineKind { kDocker, kPodman };
 
+struct LimitsHeld {
+  bool memory = true;
+  bool cpu = true;
+  bool pids = true;
+};
+
 // What an engine says about itself.
 struct Facts {
   EngineKind kind = EngineKind::kDocker;
@@ -43,10 +49,17 @@ struct Facts {
   std::vector<std::string> security;  // "name=apparmor" and the like
   unsigned cpus = 0;
   std::string groups;  // the version of its control groups
+  uid_t owner = 0;     // of its socket
+  // What it says that its control groups can hold of a container.
+  LimitsHeld holds;
 
   [[nodiscard]] bool rootless() const;
+  // An engine of root's is asked for every limit, and has them or refuses. A rootless one has what
+  // somebody gave it: often nothing.
+  [[nodiscard]] LimitsHeld limits() const;
 };
 
+// One object is for one thread.
 class Engine {
  public:
   // kUnsupported: an address that is not a socket of this host.
@@ -57,18 +70,20 @@ class Engine {
                      std::chrono::milliseconds patience) const;
 
   // The same for answers of any size, which `take` gets piece by piece with their status; the end
-  // is the status. It may take as long as something comes.
+  // is the status. It may take as long as something comes, and the engine answers others meanwhile.
   using Take = std::function<Status(int status, std::string_view bytes)>;
   Result<int> stream(http::Method method, const std::string& target, std::chrono::milliseconds idle,
                      const Take& take) const;
 
+  // Whether it did not answer the last question.
+  [[nodiscard]] bool silent() const { return silent_; }
   // Who owns its socket.
   [[nodiscard]] uid_t owner() const;
 
   Result<Facts> facts() const;
   // A container by its id or name, as the engine has it. kNotFound.
   Result<nlohmann::json> inspect(const std::string& container) const;
-  // Ends and removes it; one that is not there is fine.
+  // Ends and removes it; one that is not there is fine. A silent engine is not waited for again.
   Status remove(const std::string& container) const;
   // All that have these labels, with the value of one of their labels.
   struct Listed {
@@ -84,8 +99,10 @@ class Engine {
 
  private:
   [[nodiscard]] Error explain(Error error) const;
+  [[nodiscard]] Error hung() const;
   explicit Engine(std::string socket) : socket_(std::move(socket)) {}
   std::string socket_;
+  mutable bool silent_ = false;
 };
 
 // What an engine said instead of doing what it was asked for.

@@ -31,6 +31,9 @@ Status check_facts(const Facts& facts, const std::string& runtime) {
   if (facts.kind == EngineKind::kPodman) {
     return unsupported("gVisor is not used through podman", "use --backend oci --runtime runsc");
   }
+  if (facts.rootless()) {
+    return unsupported("gVisor is not used through a rootless engine", kOtherWalls);
+  }
   CARREL_TRY(check_engine(facts));
   return check_runtime(runtime, facts);
 }
@@ -107,6 +110,11 @@ Status check_trees(const sandbox::RoomRequest& request, const Layout& layout, pi
 
 std::uint32_t GvisorContainers::own_processes() const { return 2; }
 
+sandbox::LimitHolders GvisorContainers::limit_holders(const policy::Spec& spec) const {
+  (void)spec;
+  return {"docker", "docker", "docker", {}};
+}
+
 Result<std::string> GvisorContainers::describe(const policy::Spec& spec) const {
   CARREL_ASSIGN(const Facts facts, engines_.facts(address_of(spec.engine)));
   CARREL_TRY(check_facts(facts, spec.runtime));
@@ -130,13 +138,24 @@ Status GvisorContainers::check(const policy::Spec& spec) const {
 }
 
 Result<sandbox::RoomStarted> GvisorContainers::start(const sandbox::RoomRequest& request) const {
-  sweep_doors(request.folder, request.installation);
+  sweep_doors(request.folder, request.installation, engines_);
   const std::string address = address_of(request.engine);
+  CARREL_TRY(engines_.check_silence(address));
+  CARREL_ASSIGN(const Engine engine, Engine::at(address));
+  auto started = start_at(engine, address, request);
+  if (!started.ok() && engine.silent()) {
+    engines_.note(address, started.error());
+  }
+  return started;
+}
+
+Result<sandbox::RoomStarted> GvisorContainers::start_at(const Engine& engine,
+                                                        const std::string& address,
+                                                        const sandbox::RoomRequest& request) const {
   CARREL_ASSIGN(const Facts facts, engines_.facts(address));
   CARREL_TRY(check_facts(facts, request.runtime));
   CARREL_TRY(check_given(request));
-  CARREL_ASSIGN(const Engine engine, Engine::at(address));
-  sweep_forgotten(engine, request.folder, request.installation);
+  CARREL_TRY(sweep_forgotten(engine, request.folder, request.installation));
   CARREL_ASSIGN(Door door, Door::open(request.folder, request.id, address, request.image));
   ContainerTerms terms;
   // The caller's own id: his files are his inside, too, and root's are root's, without a

@@ -19,9 +19,12 @@ class GvisorContainers final : public sandbox::Walls {
   [[nodiscard]] std::uint32_t own_processes() const override;
   [[nodiscard]] sandbox::Lock lock() const override { return sandbox::Lock::kGuests; }
   [[nodiscard]] sandbox::Kernel kernel() const override { return sandbox::Kernel::kGvisors; }
-  [[nodiscard]] std::string holds_limits() const override { return "docker"; }
+  [[nodiscard]] sandbox::LimitHolders limit_holders(const policy::Spec& spec) const override;
 
  private:
+  Result<sandbox::RoomStarted> start_at(const Engine& engine, const std::string& address,
+                                        const sandbox::RoomRequest& request) const;
+
   KnownEngines engines_;
 };
 

@@ -17,6 +17,7 @@ using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kLookAgain{5};
+constexpr std::chrono::seconds kSilence{1};
 constexpr std::chrono::seconds kInFlight{5};  // how long an engine usually works at most
 
 Error unsupported(std::string message, std::string hint) {
@@ -54,16 +55,12 @@ Status check_runtime(const std::string& runtime, const Facts& facts) {
 }
 
 Status check_engine(const Facts& facts) {
-  if (facts.kind == EngineKind::kDocker && facts.rootless()) {
-    return unsupported(
-        "the Docker engine is a rootless one, whose containers cannot have the "
-        "caller's user id",
-        "use --backend native, which needs no root either, or a rootless podman");
-  }
-  if (facts.rootless() && facts.groups != "2") {
-    return unsupported(
-        "the rootless podman holds no limits on a host with control groups of version 1",
-        "use --backend native, which needs no root either");
+  // CRITICAL: of all ids of the host its containers can have its owner's only.
+  if (facts.rootless() && facts.owner != ::geteuid()) {
+    return unsupported("the engine is a rootless one of somebody else's (user id " +
+                           std::to_string(facts.owner) + ")",
+                       "name the socket of an engine of your own or of root's: "
+                       "DOCKER_HOST=unix:///path");
   }
   return {};
 }
@@ -76,11 +73,31 @@ Result<Facts> KnownEngines::facts(const std::string& address) const {
       return found->second.facts;
     }
   }
+  CARREL_TRY(check_silence(address));
   CARREL_ASSIGN(const Engine engine, Engine::at(address));
-  CARREL_ASSIGN(Facts facts, engine.facts());
+  auto facts = engine.facts();
+  if (!facts.ok()) {
+    note(address, facts.error());
+    return facts.error();
+  }
   const std::lock_guard lock(mutex_);
-  seen_[address] = {Clock::now(), facts};
+  seen_[address] = {Clock::now(), facts.value()};
   return facts;
+}
+
+void KnownEngines::note(const std::string& address, const Error& error) const {
+  if (error.code == Code::kTimeout) {
+    const std::lock_guard lock(mutex_);
+    silent_[address] = {Clock::now(), error};
+  }
+}
+
+Status KnownEngines::check_silence(const std::string& address) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = silent_.find(address);
+  return found != silent_.end() && Clock::now() - found->second.when < kSilence
+             ? Status(found->second.error)
+             : Status();
 }
 
 Container::~Container() {
@@ -126,11 +143,12 @@ Result<std::string> create(const Engine& engine, const sandbox::RoomRequest& req
   }
 }
 
-void sweep_doors(const std::string& folder, const std::string& installation) {
+void sweep_doors(const std::string& folder, const std::string& installation,
+                 const KnownEngines& engines) {
   std::set<std::string> silent;  // each is waited for once
   for (const LeftDoor& door : left_doors(folder)) {
     auto engine = Engine::at(door.engine);
-    if (silent.contains(door.engine)) {
+    if (silent.contains(door.engine) || !engines.check_silence(door.engine).ok()) {
       continue;
     }
     if (!engine.ok()) {
@@ -141,29 +159,39 @@ void sweep_doors(const std::string& folder, const std::string& installation) {
     }
     auto left = engine->labelled(
         {label_of(installation), std::string(kSandboxLabel) + "=" + door.id}, kSandboxLabel);
-    bool gone = left.ok();
-    if (!gone) {
-      silent.insert(door.engine);
-    }
+    Status gone = left.ok() ? Status() : Status(left.error());
     for (const Engine::Listed& one : left.ok() ? left.value() : std::vector<Engine::Listed>()) {
-      gone = engine->remove(one.id).ok() && gone;
+      if (Status removed = engine->remove(one.id); !removed.ok()) {
+        gone = std::move(removed);
+      }
     }
-    if (gone && (!left->empty() || door.age > kInFlight)) {
+    if (!left.ok() || engine->silent()) {
+      silent.insert(door.engine);
+      engines.note(door.engine, gone.error());
+    }
+    if (gone.ok() && (!left->empty() || door.age > kInFlight)) {
       remove_door(folder, door);
     }
   }
 }
 
-void sweep_forgotten(const Engine& engine, const std::string& folder,
-                     const std::string& installation) {
+Status sweep_forgotten(const Engine& engine, const std::string& folder,
+                       const std::string& installation) {
   auto list = engine.labelled({label_of(installation)}, kSandboxLabel);
+  if (!list.ok() && list.error().code == Code::kTimeout) {
+    return list.error();
+  }
   for (const Engine::Listed& one : list.ok() ? list.value() : std::vector<Engine::Listed>()) {
     const bool runs_nothing =
         one.state == "created" || one.state == "exited" || one.state == "dead";
     if (runs_nothing && !has_door(folder, one.value)) {
-      (void)engine.remove(one.id);
+      const Status removed = engine.remove(one.id);
+      if (engine.silent()) {
+        return removed;
+      }
     }
   }
+  return {};
 }
 
 }  // namespace carrel::docker

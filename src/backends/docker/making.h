@@ -22,18 +22,30 @@ std::string address_of(const std::string& given);
 std::string label_of(const std::string& installation);
 bool exists(const std::string& path);
 
-// What engines said about themselves a moment ago.
+// What engines said about themselves a moment ago, and which of them did not answer.
 class KnownEngines {
  public:
   Result<Facts> facts(const std::string& address) const;
 
+  // Whoever found that an engine does not answer spares others the waiting for a moment. Errors
+  // that are not kTimeout are not about that.
+  void note(const std::string& address, const Error& error) const;
+  // What was noted a moment ago.
+  Status check_silence(const std::string& address) const;
+
  private:
+  using Time = std::chrono::steady_clock::time_point;
   struct Seen {
-    std::chrono::steady_clock::time_point when;
+    Time when;
     Facts facts;
+  };
+  struct Silence {
+    Time when;
+    Error error;
   };
   mutable std::mutex mutex_;
   mutable std::map<std::string, Seen> seen_;
+  mutable std::map<std::string, Silence> silent_;
 };
 
 // kUnsupported: the engine has no such runtime; the hint names those that it has.
@@ -67,10 +79,12 @@ Result<std::string> create(const Engine& engine, const sandbox::RoomRequest& req
                            const std::string& archive, Door& door);
 
 // Removes what callers left that died in the middle of a start.
-void sweep_doors(const std::string& folder, const std::string& installation);
+void sweep_doors(const std::string& folder, const std::string& installation,
+                 const KnownEngines& engines);
 // Containers that run nothing and whose maker is gone: an engine can finish what nobody waits for
 // any more, and one that was killed does not always remove what had ended meanwhile.
-void sweep_forgotten(const Engine& engine, const std::string& folder,
-                     const std::string& installation);
+// kTimeout: it does not answer.
+Status sweep_forgotten(const Engine& engine, const std::string& folder,
+                       const std::string& installation);
 
 }  // namespace carrel::docker

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "base/files.h"
 
@@ -15,8 +16,9 @@ namespace carrel::docker {
 namespace {
 
 constexpr std::size_t kLongestStat = 4096;
-// One tick may be the engine's answer to a question of ours.
-constexpr std::uint64_t kFewTicks = 2;
+// What an engine uses to answer questions of ours, and to look around while it has nothing to do.
+constexpr std::uint64_t kLittle = 20'000'000;
+constexpr std::uint64_t kTick = 10'000'000;
 
 std::string read_text(const std::string& path) {
   auto text = read_file_at(AT_FDCWD, path, kLongestStat);
@@ -46,14 +48,24 @@ std::string name_of(const std::string& process) {
   return name;
 }
 
-// A task that runs, waits for a processor, or for a disk.
-bool has_busy_task(const std::string& process) {
+struct Use {
+  std::uint64_t nanoseconds = 0;  // of a processor
+  bool waits = false;             // for a disk
+};
+
+// On a busy host everybody who wakes up for a moment waits for a processor, so that this counts
+// only where the kernel does not tell how long each task had one.
+Use use_of(const std::string& process) {
+  Use use;
   const std::string tasks = process + "/task";
-  const std::vector<std::string> numbers = numbers_in(tasks);
-  return std::any_of(numbers.begin(), numbers.end(), [&](const std::string& number) {
-    const char state = parse_task(read_text(tasks + "/" + number + "/stat")).state;
-    return state == 'R' || state == 'D';
-  });
+  for (const std::string& number : numbers_in(tasks)) {
+    const TaskState task = parse_task(read_text(tasks + "/" + number + "/stat"));
+    const std::string times = read_text(tasks + "/" + number + "/schedstat");
+    use.nanoseconds +=
+        times.empty() ? task.ticks * kTick : std::strtoull(times.c_str(), nullptr, 10);
+    use.waits = use.waits || task.state == 'D' || (times.empty() && task.state == 'R');
+  }
+  return use;
 }
 
 }  // namespace
@@ -102,20 +114,24 @@ bool Working::counts(const std::string& process, pid_t parent) const {
 }
 
 bool Working::look() {
-  std::uint64_t ticks = 0;
-  bool busy = false;
+  std::uint64_t used = 0;
+  bool waits = false;
   for (const std::string& number : numbers_in("/proc")) {
     const std::string process = "/proc/" + number;
     const TaskState task = parse_task(read_text(process + "/stat"));
     if ((known_ > 0 && number == std::to_string(known_)) || counts(process, task.parent)) {
-      ticks += task.ticks;
-      busy = busy || has_busy_task(process);
+      const Use use = use_of(process);
+      used += use.nanoseconds;
+      waits = waits || use.waits;
     }
   }
   // Helpers that have ended take their time with them: less than before is work as well.
-  const bool grown = ticks_ != 0 && (ticks >= ticks_ + kFewTicks || ticks + kFewTicks <= ticks_);
-  ticks_ = ticks;
-  return busy || grown;
+  const bool works = waits || used >= used_ + kLittle || used + kLittle <= used_;
+  const bool first = std::exchange(looked_, true) == false;
+  if (works || first) {
+    used_ = used;  // a little, again and again, is work as well
+  }
+  return works && (waits || !first);
 }
 
 std::chrono::milliseconds Working::quiet() {

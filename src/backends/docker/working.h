@@ -10,8 +10,8 @@
 namespace carrel::docker {
 
 // Whether an engine that does not answer is at work. Its interface does not tell a slow disk from a
-// call that hangs; the host does: whoever works for an engine uses a processor, waits for one, or
-// waits for a disk. That is looked up by the names of such programs, because a socket that a
+// call that hangs; the host does: whoever works for an engine uses a processor or waits for a disk.
+// That is looked up by the names of such programs, because a socket that a
 // service manager opened does not tell whose it is.
 class Working {
  public:
@@ -20,7 +20,7 @@ class Working {
   explicit Working(uid_t owner) : owner_(owner) {}
   void count(pid_t process) { known_ = process; }
 
-  // Whether something was done since the last look; the first look sees who waits or runs.
+  // Whether something was done since work was seen last; the first look sees who waits for a disk.
   bool look();
   // How long nothing has been done; to be asked several times in a second.
   std::chrono::milliseconds quiet();
@@ -30,12 +30,13 @@ class Working {
 
   uid_t owner_;
   pid_t known_ = 0;
-  std::uint64_t ticks_ = 0;
+  std::uint64_t used_ = 0;  // nanoseconds of processors, when work was seen last
+  bool looked_ = false;
   std::chrono::steady_clock::time_point busy_ = std::chrono::steady_clock::now();
 };
 
 // How long an engine may be quiet before what was asked of it counts as lost.
-inline constexpr std::chrono::milliseconds kQuiet{1'500};
+inline constexpr std::chrono::milliseconds kQuiet{1'200};
 
 // Whether a program of that name does an engine's work, and whether what it starts does. Those that
 // look after containers start the work of others.

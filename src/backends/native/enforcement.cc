@@ -111,16 +111,17 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
             ? swap
             : "with room for its kernel; below that the guest ends who takes too much" +
                   (swap.empty() ? "" : "; " + swap));
-  } else if (!facts.limits_by.empty()) {
-    add("memory", facts.limits_by, "beside what it needs itself; a watchdog ends who uses more");
+  } else if (!facts.holders.memory.empty()) {
+    add("memory", facts.holders.memory,
+        "beside what it needs itself; a watchdog ends who uses more");
   } else {
     add("memory", "watchdog",
         facts.why_no_memory + "; against accidents, not against a program written to evade it");
   }
   if (held(facts.cgroup.cpu)) {
     add("cpu", words(facts.cgroup.cpu));
-  } else if (!facts.limits_by.empty()) {
-    add("cpu", facts.limits_by);
+  } else if (!facts.holders.cpu.empty()) {
+    add("cpu", facts.holders.cpu);
   } else {
     add("cpu", "affinity", facts.why_no_cpu);
   }
@@ -128,8 +129,8 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
     add("pids", "rlimit", gvisor ? "of gVisor's kernel" : "of the machine's kernel");
   } else if (held(facts.cgroup.pids)) {
     add("pids", words(facts.cgroup.pids));
-  } else if (!facts.limits_by.empty()) {
-    add("pids", facts.limits_by, "and a limit of the sandbox's user");
+  } else if (!facts.holders.pids.empty()) {
+    add("pids", facts.holders.pids, "and a limit of the sandbox's user");
   } else {
     add("pids", "rlimit", facts.why_no_pids);
   }
@@ -185,12 +186,12 @@ Status check_required(const policy::Spec& spec, const EnforcementFacts& facts) {
   for (policy::Protection protection : spec.required) {
     switch (protection) {
       case policy::Protection::kMemory:
-        if (!held(facts.cgroup.memory) && facts.limits_by.empty()) {
+        if (!held(facts.cgroup.memory) && facts.holders.memory.empty()) {
           return missing("memory", facts.why_no_memory);
         }
         break;
       case policy::Protection::kCpu:
-        if (!held(facts.cgroup.cpu) && facts.limits_by.empty()) {
+        if (!held(facts.cgroup.cpu) && facts.holders.cpu.empty()) {
           return missing("cpu", facts.why_no_cpu);
         }
         break;

@@ -11,6 +11,7 @@
 #include "kernel/cgroup.h"
 #include "policy/spec.h"
 #include "protocol/boot.h"
+#include "sandbox/walls.h"
 
 namespace carrel::native {
 
@@ -43,10 +44,9 @@ struct EnforcementFacts {
   std::string why_no_memory;
   std::string why_no_cpu;
   std::string why_no_pids;
-  std::string builder;  // of the walls, with its version; empty: the guest
-  // What holds the limits where this process has no control groups for them; empty: nothing does.
-  std::string limits_by;
-  std::string builder_warning;  // what is known to be wrong with that version
+  std::string builder;            // of the walls, with its version; empty: the guest
+  sandbox::LimitHolders holders;  // where this process has no control groups for them
+  std::string builder_warning;    // what is known to be wrong with that version
   int landlock_abi = 0;
   enum class Kernel { kHosts, kGvisors, kMachines };
   Kernel kernel = Kernel::kHosts;

@@ -41,8 +41,8 @@ namespace carrel::native {
 namespace {
 
 // Whether all of the sandbox is in a container whose processes are the engine's.
-bool is_engines(const sandbox::Walls* walls) {
-  return sandbox::are_gvisors(walls) && !walls->holds_limits().empty();
+bool is_engines(const LaunchRequest& request) {
+  return sandbox::are_gvisors(request.walls) && request.spec.backend == policy::Backend::kDocker;
 }
 
 EnforcementFacts facts_of(const HostSetup& host, const SandboxGroups& groups, Lifetime lifetime) {
@@ -317,7 +317,7 @@ EnforcementFacts Launch::facts(const HostSetup& host, const SandboxGroups& group
   if (sandbox::are_gvisors(request_.walls)) {
     facts.landlock_abi = 0;
     facts.kernel = EnforcementFacts::Kernel::kGvisors;
-    if (is_engines(request_.walls)) {  // none of it is in groups of ours
+    if (is_engines(request_)) {  // none of it is in groups of ours
       facts.cgroup = {};
     }
   }
@@ -349,7 +349,7 @@ std::string Launch::boot_for(const SandboxGroups& groups, const EnforcementFacts
     outer = 0;  // the only one of the room's user namespace
   }
   OuterIds ids{outer, outer};
-  if (is_engines(request_.walls)) {  // there is none: the container has the caller's
+  if (is_engines(request_)) {  // there is none: the container has the caller's
     ids = {::geteuid(), ::getegid()};
   }
   return encode_boot(request_, groups, facts, captive_, ids);
@@ -431,8 +431,7 @@ void end_process(int pidfd) {
 }
 
 Result<Launched> launch(storage::Home& home, const HostSetup& host, LaunchRequest request) {
-  if (is_engines(
-          request.walls)) {  // the engine holds the limits: what is here on the host needs none
+  if (is_engines(request)) {  // it holds the limits: what is here on the host needs none
     CARREL_ASSIGN(Launch begun, Launch::begin(home, std::move(request), -1));
     return begun.finish(host, SandboxGroups{});
   }

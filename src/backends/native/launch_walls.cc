@@ -133,7 +133,10 @@ Result<Launched> Launch::finish_walls(const HostSetup& host, SandboxGroups group
     EnforcementFacts facts = this->facts(host, groups);
     facts.builder = builder;
     facts.builder_warning = request_.walls->warning(request_.spec);
-    facts.limits_by = request_.walls->holds_limits();
+    facts.holders = request_.walls->limit_holders(request_.spec);
+    if (!facts.holders.why_not.empty()) {
+      facts.why_no_memory = facts.why_no_cpu = facts.why_no_pids = facts.holders.why_not;
+    }
     CARREL_TRY(check_required(request_.spec, facts));
     launched.enforcement = describe(request_.spec, facts);
     std::string boot = boot_for(groups, facts);
