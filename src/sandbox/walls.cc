@@ -12,6 +12,8 @@ std::string Walls::warning(const policy::Spec& spec) const {
   return builder.ok() ? policy::flaw_warning({.reported = builder.value()}) : std::string();
 }
 
+void Walls::settle_origin(int, Origin&) const {}
+
 void Walls::sweep(const std::string&, const std::string&) const {}
 
 policy::Limits limits_behind(const Walls& walls, policy::Limits limits) {

@@ -246,13 +246,19 @@ std::string terms_of(const MachineParts& parts) {
   return terms;
 }
 
+MachineParts every_part() {
+  MachineParts parts;
+  parts.network = "any";
+  parts.trees = {MachineParts::Tree::kFolder};
+  return parts;
+}
+
 Result<UniqueFd> make_first_files(const BootKernel& kernel, int program,
                                   const MachineParts& parts) {
   std::vector<ArchiveFile> files;
   CARREL_ASSIGN(std::string guest,
                 read_file_at(AT_FDCWD, "/proc/self/fd/" + std::to_string(program), kLargestModule));
   files.push_back({"init", std::move(guest), 0755});
-  files.push_back({std::string(guest::kMachineTerms).substr(1), terms_of(parts)});
   CARREL_ASSIGN(const std::vector<std::string> modules, modules_of(kernel, parts));
   std::string order;
   for (const std::string& path : modules) {

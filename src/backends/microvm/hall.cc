@@ -21,6 +21,7 @@
 #include "backends/microvm/jail.h"
 #include "backends/microvm/nbd.h"
 #include "backends/microvm/porter.h"
+#include "backends/microvm/saver.h"
 #include "backends/microvm/shelf.h"
 #include "base/files.h"
 #include "guest/machine.h"
@@ -30,33 +31,6 @@ namespace carrel::microvm {
 namespace {
 
 constexpr std::size_t kLargestRequest = 4U << 20;
-
-void put_list(std::string& out, const std::vector<std::string>& list) {
-  for (const std::string& text : list) {
-    out.append(text.c_str(), text.size() + 1);
-  }
-  out.append("\1", 2);  // no path and no argument is that
-}
-
-bool take(std::string_view& rest, std::string& text) {
-  const std::size_t end = rest.find('\0');
-  if (end == std::string_view::npos) {
-    return false;
-  }
-  text = rest.substr(0, end);
-  rest.remove_prefix(end + 1);
-  return true;
-}
-
-bool take_list(std::string_view& rest, std::vector<std::string>& list) {
-  for (std::string text; take(rest, text);) {
-    if (text == "\1") {
-      return true;
-    }
-    list.push_back(std::move(text));
-  }
-  return false;
-}
 
 struct Ends {
   UniqueFd one;
@@ -105,18 +79,30 @@ int network_of(const HallRequest& request) {
   return request.network.empty() ? -1 : next + (request.listens.empty() ? 0 : 1);
 }
 
+int snapshot_of(const HallRequest& request) {
+  const int next = kTrees + static_cast<int>(request.trees.size());
+  return request.snapshot.empty()
+             ? -1
+             : next + (request.listens.empty() ? 0 : 1) + (request.network.empty() ? 0 : 1);
+}
+
 void leave_to_porter(const HallRequest& request) {
   for (const int fd : {int{kRequest}, int{kTell}, int{kStream}, int{kKernel}, int{kFirstFiles},
-                       listener_of(request), network_of(request)}) {
+                       listener_of(request), network_of(request), snapshot_of(request)}) {
     ::close(fd);
   }
 }
 
 // CRITICAL: it has its own socket and what it shows, and nothing of the sandbox's.
-[[noreturn]] void become_librarian(const HallRequest& request, UniqueFd socket, Shelf& shelf) {
+[[noreturn]] void become_librarian(const HallRequest& request, UniqueFd socket, UniqueFd next,
+                                   Shelf& shelf) {
   leave_to_porter(request);
   if (lock_in(Post::kBesideMachine).ok()) {
     serve_blocks(socket.get(), shelf);
+    if (next.valid()) {  // the spare VMM's
+      socket.reset();
+      serve_blocks(next.get(), shelf);
+    }
   }
   ::_exit(0);
 }
@@ -204,29 +190,57 @@ Result<Clerk> start_clerk(const HallRequest& request, const UniqueFd& ready) {
   return clerk;
 }
 
-[[noreturn]] void become_vmm(const HallRequest& request, int line, int blocks) {
+// `descriptors` become 3 and what follows; -1: there is none of that number.
+[[noreturn]] void execute_vmm(const std::vector<std::string>& command,
+                              const std::vector<int>& descriptors) {
   std::vector<char*> words;
-  for (const std::string& word : request.vmm) {
+  for (const std::string& word : command) {
     words.push_back(const_cast<char*>(word.c_str()));
   }
   words.push_back(nullptr);
   // Out of the way of the fixed numbers first.
   constexpr int kAway = 64;
-  line = ::fcntl(line, F_DUPFD_CLOEXEC, kAway);
-  blocks = blocks < 0 ? -1 : ::fcntl(blocks, F_DUPFD_CLOEXEC, kAway);
-  ::dup2(line, kLineOfVmm);
-  if (blocks >= 0) {
-    ::dup2(blocks, kBlocksOfVmm);
+  std::vector<int> away;
+  for (const int fd : descriptors) {
+    away.push_back(fd < 0 ? -1 : ::fcntl(fd, F_DUPFD_CLOEXEC, kAway));
+  }
+  int next = kLineOfVmm;
+  for (const int fd : away) {
+    if (fd >= 0) {
+      ::dup2(fd, next);
+    } else {
+      ::close(next);
+    }
+    ++next;
   }
   // CRITICAL: nothing else that is open here may be found open in the VMM.
-  ::syscall(SYS_close_range, blocks >= 0 ? kBlocksOfVmm + 1 : kLineOfVmm + 1, ~0U, 0);
+  ::syscall(SYS_close_range, next, ~0U, 0);
   ::signal(SIGPIPE, SIG_DFL);
   std::array<char*, 1> environment = {nullptr};
-  if (drop_rights().ok()) {
-    ::execve(words[0], words.data(), environment.data());
-  }
+  ::execve(words[0], words.data(), environment.data());
   (void)write_all(STDERR_FILENO, "the virtual machine's program cannot be executed\n");
   ::_exit(127);
+}
+
+[[noreturn]] void become_vmm(const HallRequest& request, const std::vector<int>& descriptors) {
+  if (drop_rights().ok()) {
+    execute_vmm(request.vmm, descriptors);
+  }
+  ::_exit(127);
+}
+
+// Waits for a word of the porter's, ends the VMM that did not begin, and takes its place.
+[[noreturn]] void become_spare(const HallRequest& request, const UniqueFd& word,
+                               const UniqueFd& vmm, const std::vector<int>& descriptors) {
+  leave_to_porter(request);
+  char byte = 0;
+  if (drop_rights().ok() && ::read(word.get(), &byte, 1) == 1) {
+    ::syscall(SYS_pidfd_send_signal, vmm.get(), SIGKILL, nullptr, 0);
+    pollfd ended{vmm.get(), POLLIN, 0};
+    (void)::poll(&ended, 1, -1);
+    execute_vmm(request.spare, descriptors);
+  }
+  ::_exit(0);
 }
 
 std::chrono::milliseconds patience_of(const HallRequest& request) {
@@ -257,6 +271,31 @@ const char* words_of(PorterEnd end) {
   return "";
 }
 
+// What a VMM talks through, and the other ends of it.
+struct Wires {
+  Ends line;
+  Ends blocks;
+};
+Result<Wires> make_wires() {
+  Wires wires;
+  CARREL_ASSIGN(wires.line, make_pair());
+  CARREL_ASSIGN(wires.blocks, make_pair());
+  return wires;
+}
+
+// The machine is saved, and ends with this process.
+Result<int> save(const HallRequest& request, const UniqueFd& vmm, const UniqueFd& line,
+                 const UniqueFd& monitor) {
+  SaveTerms terms;
+  ::fcntl(line.get(), F_SETFL, O_NONBLOCK);
+  terms.sleeper = {line.get(), vmm.get(), std::chrono::steady_clock::now() + patience_of(request)};
+  terms.monitor = monitor.get();
+  terms.file = snapshot_of(request);
+  CARREL_TRY(lock_in(Post::kBesideMachine));
+  CARREL_TRY(save_machine(terms));
+  return 0;
+}
+
 // The life of the porter, the first process of the PID namespace.
 Result<int> live(const HallRequest& request, UniqueFd ready) {
   CARREL_ASSIGN(Clerk clerk, start_clerk(request, ready));
@@ -264,26 +303,64 @@ Result<int> live(const HallRequest& request, UniqueFd ready) {
   CARREL_TRY(fill_shelf(request, shelf));
   CARREL_TRY(enter_root(request.stage, request.needed,
                         {{kKernelPlace, kKernel}, {kFirstFilesPlace, kFirstFiles}}));
-  CARREL_ASSIGN(Ends line, make_pair());
-  CARREL_ASSIGN(Ends blocks, make_pair());
+  CARREL_ASSIGN(Wires wires, make_wires());
+  const bool saves = request.snapshot == kSavesSnapshot;
+  const bool restores = request.snapshot == kGoesOn;
+  Ends monitor;
+  Wires further;  // of the spare VMM
+  Ends word;
+  if (saves) {
+    CARREL_ASSIGN(monitor, make_pair());
+  } else if (restores) {
+    CARREL_ASSIGN(further, make_wires());
+    CARREL_ASSIGN(word, make_pair());
+  }
   PorterTerms terms;
   const pid_t librarian = ::fork();
   if (librarian == 0) {
-    line = {};
+    UniqueFd blocks = std::move(wires.blocks.other);
+    UniqueFd next = std::move(further.blocks.other);
+    wires = {};
+    further = {};
+    monitor = {};
+    word = {};
     clerk = {};
-    blocks.one.reset();
     ready.reset();
-    become_librarian(request, std::move(blocks.other), shelf);
+    become_librarian(request, std::move(blocks), std::move(next), shelf);
   }
   const pid_t vmm = librarian < 0 ? -1 : ::fork();
   if (vmm == 0) {
-    become_vmm(request, line.other.get(), blocks.one.get());
+    become_vmm(request, {wires.line.other.get(), wires.blocks.one.get(),
+                         saves ? monitor.other.get() : snapshot_of(request)});
   }
   if (vmm < 0) {
     return system_error("start the processes of a virtual machine");
   }
   terms.vmm = watch(vmm);
   terms.librarian = watch(librarian);
+  if (saves) {
+    return save(request, terms.vmm, wires.line.one, monitor.one);
+  }
+  UniqueFd line = std::move(wires.line.one);
+  wires = {};  // it is over when the VMM ends
+  if (restores) {
+    const pid_t spare = ::fork();
+    if (spare == 0) {
+      line.reset();
+      clerk = {};
+      word.one.reset();
+      ready.reset();
+      become_spare(request, word.other, terms.vmm,
+                   {further.line.other.get(), further.blocks.one.get()});
+    }
+    if (spare < 0) {
+      return system_error("start the processes of a virtual machine");
+    }
+    ::fcntl(further.line.one.get(), F_SETFL, O_NONBLOCK);
+    terms.spare = {std::move(word.one), std::move(further.line.one), watch(spare)};
+    further = {};
+    word = {};
+  }
   if (clerk.process.valid()) {
     CARREL_TRY(write_all(clerk.word.get(), "g"));
     terms.clerk = std::move(clerk.process);
@@ -292,7 +369,8 @@ Result<int> live(const HallRequest& request, UniqueFd ready) {
   if (!request.probes.empty()) {
     return await_end(request, vmm);
   }
-  terms.line = std::move(line.one);
+  terms.line = std::move(line);
+  terms.terms = request.terms;
   terms.stream = UniqueFd(kStream);
   if (!request.listens.empty()) {
     terms.listener = UniqueFd(listener_of(request));
@@ -311,9 +389,11 @@ Result<int> live(const HallRequest& request, UniqueFd ready) {
   }
   terms.boot = patience_of(request);
   ::fcntl(terms.line.get(), F_SETFL, O_NONBLOCK);
-  for (const int fd : {int{kRequest}, int{kTell}, int{kKernel}, int{kFirstFiles}}) {
+  for (const int fd :
+       {int{kRequest}, int{kTell}, int{kKernel}, int{kFirstFiles}, snapshot_of(request)}) {
     ::close(fd);
   }
+  ::signal(SIGCHLD, SIG_IGN);  // nobody waits for them: they are watched
   ::prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
   CARREL_TRY(lock_in(Post::kPorter));
   CARREL_TRY(write_all(ready.get(), "r"));
@@ -345,7 +425,7 @@ Status open_hall() {
   if (first < 0) {
     return system_error("start the first process of a virtual machine");
   }
-  if (!request.probes.empty()) {
+  if (!request.probes.empty() || request.snapshot == kSavesSnapshot) {
     int status = 0;
     while (::waitpid(first, &status, 0) < 0 && errno == EINTR) {
     }
@@ -363,39 +443,6 @@ Status open_hall() {
 }
 
 }  // namespace
-
-std::string encode_hall(const HallRequest& request) {
-  std::string text;
-  for (const std::string* part :
-       {&request.stage, &request.listens, &request.network, &request.boot_ms, &request.probes}) {
-    text.append(part->c_str(), part->size() + 1);
-  }
-  for (const std::vector<std::string>* list :
-       {&request.vmm, &request.needed, &request.shown, &request.folders, &request.trees,
-        &request.sources, &request.hidden}) {
-    put_list(text, *list);
-  }
-  return text;
-}
-
-Result<HallRequest> decode_hall(std::string_view text) {
-  HallRequest request;
-  bool whole = true;
-  for (std::string* part :
-       {&request.stage, &request.listens, &request.network, &request.boot_ms, &request.probes}) {
-    whole = whole && take(text, *part);
-  }
-  for (std::vector<std::string>* list :
-       {&request.vmm, &request.needed, &request.shown, &request.folders, &request.trees,
-        &request.sources, &request.hidden}) {
-    whole = whole && take_list(text, *list);
-  }
-  if (!whole || !text.empty() || request.vmm.empty() ||
-      request.sources.size() != request.trees.size()) {
-    return Error{Code::kInvalid, 0, "the request for a virtual machine is malformed", {}};
-  }
-  return request;
-}
 
 int run_hall() {
   const Status opened = open_hall();

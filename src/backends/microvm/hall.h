@@ -16,6 +16,7 @@ namespace carrel::microvm {
 //  - the VMM;
 //  - the librarian, which shows files of the host to the machine as a block device, read-only;
 //  - the clerk, where there are trees that the machine is given.
+// Of a machine that goes on from a snapshot there is a spare VMM until it has begun.
 struct HallRequest {
   std::string stage;                 // a directory of the host that is covered
   std::vector<std::string> vmm;      // its path and arguments
@@ -27,11 +28,20 @@ struct HallRequest {
   std::vector<std::string> sources;
   // What is hidden in them: the number of a tree, a colon, and a path from its top.
   std::vector<std::string> hidden;
+  std::string terms;    // what the machine's first process is told: see guest/machine.h
   std::string listens;  // not empty: after the trees comes the socket of the box
   std::string network;  // the same of the socket for the egress process
   std::string boot_ms;  // how long the machine may take to begin
   std::string probes;   // not empty: nobody talks to it; it has to end by itself
+  // kSavesSnapshot, kGoesOn: after all others comes the file of a snapshot. Empty: it boots.
+  std::string snapshot;
+  std::vector<std::string> spare;  // kGoesOn: the VMM that boots instead if that does not work
 };
+// The machine has no sandbox. It is saved when it waits for its first words, and ended.
+inline constexpr char kSavesSnapshot[] = "saves";
+inline constexpr char kGoesOn[] = "goes on";
+// What is said then among what went wrong.
+inline constexpr char kNotRestored[] = "its snapshot could not be used, so the machine was booted";
 inline constexpr char kReadOnlyTree[] = "read-only";
 inline constexpr char kWritableTree[] = "writable";
 
@@ -53,6 +63,7 @@ inline constexpr char kKernelPlace[] = "/kernel";
 inline constexpr char kFirstFilesPlace[] = "/first";
 inline constexpr int kLineOfVmm = 3;
 inline constexpr int kBlocksOfVmm = 4;
+inline constexpr int kSnapshotOfVmm = 5;  // kGoesOn: what it reads; kSavesSnapshot: its monitor
 
 // All of it, as the whole life of a process; its exit status.
 int run_hall();

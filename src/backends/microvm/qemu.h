@@ -10,10 +10,15 @@ namespace carrel::microvm {
 
 // What makes a machine: the seam behind which a VMM is. A VMM gets the machine's terms as its
 // arguments, reads its kernel from a file, has a serial line and a read-only block device by
-// descriptor, and no way to be talked to otherwise.
+// descriptor, and no way to be talked to otherwise, unless it has no sandbox and is to be saved.
 enum class Accelerator { kKvm, kEmulated };
 
+// kSaves: it boots, and has a monitor by descriptor; it is for nobody, and saved. kRestores: it
+// goes on from what was saved, and reads that from a descriptor.
+enum class MachineStart { kBoots, kSaves, kRestores };
+
 struct MachineTerms {
+  MachineStart start = MachineStart::kBoots;
   Accelerator accelerator = Accelerator::kEmulated;
   std::uint64_t memory_bytes = 0;
   std::uint32_t cpus = 1;

@@ -74,6 +74,7 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   }
   if (machine) {
     add("acceleration", facts.builder_warning.empty() ? "KVM" : "none", facts.builder_warning);
+    add(kStartedFrom, facts.origin.from, facts.origin.note);
   } else if (!facts.builder_warning.empty()) {
     add(kKnownFlaws, facts.builder, facts.builder_warning);
   }
