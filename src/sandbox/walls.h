@@ -67,9 +67,9 @@ struct RoomRequest {
 
 // How a machine began, or tries to.
 struct Origin {
-  std::string from;      // "boot" or "snapshot"; empty: it is no machine
-  std::string note;      // what was wrong with a snapshot that there was; empty: nothing
-  std::string home;      // whose snapshot it goes on from, and its name; empty: it does not
+  std::string from;  // "boot" or "snapshot"; empty: it is no machine
+  std::string note;  // what was wrong with a snapshot that there was; empty: nothing
+  std::string home;  // whose snapshot it goes on from, and its name; empty: it does not
   std::string snapshot;
 };
 
