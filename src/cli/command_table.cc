@@ -368,7 +368,7 @@ constexpr std::array kCommands = {
             CommandGroup::kOther, kWords, 0, 1, Trailing::kNothing, kUsageFailed, std::nullopt, "",
             "", Visibility::kHidden},
     Command{CommandId::kHall, "hall", "stand beside a virtual machine; started by itself",
-            CommandGroup::kOther, kWords, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt, "",
+            CommandGroup::kOther, kWords, 0, 1, Trailing::kNothing, kUsageFailed, std::nullopt, "",
             "", Visibility::kHidden},
     Command{CommandId::kEgress, "egress",
             "serve the networks of a user's sandboxes; started by itself", CommandGroup::kOther,

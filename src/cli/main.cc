@@ -8,6 +8,7 @@
 
 #include "backends/docker/anchor.h"
 #include "backends/microvm/hall.h"
+#include "backends/microvm/snapshots.h"
 #include "backends/oci/porch.h"
 #include "base/version.h"
 #include "cli/args.h"
@@ -146,7 +147,7 @@ int dispatch(const Context& context) {
     case CommandId::kPorch:
       return context.arguments.operands.empty() ? oci::run_porch() : docker::run_anchor();
     case CommandId::kHall:
-      return microvm::run_hall();
+      return context.arguments.operands.empty() ? microvm::run_hall() : microvm::run_maker();
     case CommandId::kHelp:
       return help_command(context);
     case CommandId::kCompletion:

@@ -26,7 +26,8 @@ void say_what_is_weaker(const Context& context, const native::Enforcement& enfor
       print_error("carrel: " + row.name + ": " +
                   printable(row.note.substr(0, row.note.find("; hidden in it"))) + "\n");
     } else if (row.name == native::kKnownFlaws ||
-               (row.name == "acceleration" && !row.note.empty())) {
+               (row.name == "acceleration" && !row.note.empty()) ||
+               (row.name == native::kStartedFrom && !row.note.empty())) {
       print_error("carrel: " + printable(row.note) + "\n");
     } else if (row.name == "logout" && !row.note.empty()) {
       print_error("carrel: " + printable(row.note) + "\n");

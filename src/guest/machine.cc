@@ -25,6 +25,7 @@
 #include "guest/maker.h"
 #include "guest/root_builder.h"
 #include "guest/runtime.h"
+#include "protocol/awakening.h"
 #include "protocol/boot.h"
 #include "protocol/frame.h"
 #include "protocol/trunk.h"
@@ -39,15 +40,6 @@ using protocol::TrunkKind;
 constexpr int kImage = 4;
 constexpr char kLine[] = "/dev/";
 constexpr char kSocket[] = "/run/guest";
-
-// The whole machine ends, and with it whoever runs it.
-[[noreturn]] void power_off() {
-  // Nothing is synced: what is written goes to the host at once, and through this process.
-  reboot(RB_AUTOBOOT);  // it is not started again: see backends/microvm
-  for (;;) {
-    pause();
-  }
-}
 
 bool mount_one(const char* type, const char* path, unsigned long flags, Failure& failure) {
   return mount(type, path, type, flags, nullptr) == 0 || failure.at("mount", path, -errno);
@@ -121,7 +113,6 @@ bool enter_root(Failure& failure) {
 // What the host says about this sandbox.
 struct Terms {
   bool listens = false;
-  bool vsock = false;
   SharedTree trees[protocol::kMaxTrees];
   std::size_t tree_count = 0;
   Text<protocol::kIdSize + 1> network;  // the sandbox's id; empty: it has none
@@ -130,10 +121,6 @@ struct Terms {
 bool read_term(std::string_view line, Terms& terms) {
   if (line == kTermListens || line == kTermOnce) {
     terms.listens = line == kTermListens;
-    return true;
-  }
-  if (line == kTermVsock) {
-    terms.vsock = true;
     return true;
   }
   if (line.starts_with(kTermNetwork)) {
@@ -148,14 +135,9 @@ bool read_term(std::string_view line, Terms& terms) {
   return true;
 }
 
-bool read_terms(Terms& terms) {
-  char text[1024];
-  int file = open(kMachineTerms, O_RDONLY | O_CLOEXEC);
-  const ssize_t size = file < 0 ? -1 : read(file, text, sizeof text);
-  if (file >= 0) {
-    close(file);
-  }
-  std::string_view rest(text, size > 0 ? static_cast<std::size_t>(size) : 0);
+bool read_terms(int line, Terms& terms) {
+  static char text[protocol::kMaxMachineTerms];
+  std::string_view rest(text, take_terms(line, text));
   bool known = !rest.empty();
   while (known && !rest.empty()) {
     const std::size_t end = rest.find('\n');
@@ -385,6 +367,24 @@ void finish(Trunk& trunk) {
   }
 }
 
+// The first half of the first process's life: nothing in it belongs to a sandbox.
+[[noreturn]] void prepare(int (*reach_host)()) {
+  Failure unused;
+  mkdir("/dev", 0755);
+  mkdir("/root", 0755);
+  const bool mounted = mount_one("devtmpfs", "/dev", 0, unused);
+  // Nothing is open in a machine's first process; the numbers that the guest has are kept free.
+  for (int fd = 0; fd >= 0 && fd < kImage;) {
+    fd = open("/dev/null", O_RDWR);
+  }
+  const bool loaded = mounted && load_modules(unused);
+  int line = reach_host();
+  if (line < 0) {
+    power_off();  // there is nobody to tell
+  }
+  await_words(line, loaded ? Prepared::kYes : Prepared::kNo);
+}
+
 // A failure before there is a guest is told in its place.
 [[noreturn]] void report(Trunk& trunk, int stream, Failure& failure) {
   if (dup2(stream, kControl) == kControl) {
@@ -401,6 +401,14 @@ void finish(Trunk& trunk) {
 
 }  // namespace
 
+void power_off() {
+  // Nothing is synced: what is written goes to the host at once, and through this process.
+  reboot(RB_AUTOBOOT);  // it is not started again: see backends/microvm
+  for (;;) {
+    pause();
+  }
+}
+
 int connect_to_guest() {
   const struct sockaddr_un address = socket_of_guest();
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -412,7 +420,7 @@ int connect_to_guest() {
   return fd;
 }
 
-int run_machine() {
+int run_machine(std::string_view second) {
   static Trunk trunk;
   static Opening opening;
   static Terms terms;
@@ -420,19 +428,17 @@ int run_machine() {
   if (getpid() != 1) {
     return 1;
   }
-  mkdir("/dev", 0755);
-  mkdir("/root", 0755);
-  const bool mounted = mount_one("devtmpfs", "/dev", 0, failure);
-  // Nothing is open in a machine's first process; the numbers that the guest has are kept free.
-  for (int fd = 0; fd >= 0 && fd < kImage;) {
-    fd = open("/dev/null", O_RDWR);
+  if (second.empty() || second == kVsockWord) {
+    prepare(second.empty() ? open_line : connect_line);
   }
+  const int line = kMachineLine;
+  fcntl(line, F_SETFD, FD_CLOEXEC);
   int image = open("/init", O_RDONLY | O_CLOEXEC);
-  const bool knows = read_terms(terms) && image >= 0;
-  const bool loaded = mounted && load_modules(failure);
-  int line = terms.vsock ? connect_line() : open_line();
+  const bool knows = read_terms(line, terms) && image >= 0;
+  // Once more, to know what was wrong.
+  const bool loaded = second == kAwakeWord || load_modules(failure);
   int ends[2] = {-1, -1};
-  if (line < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     power_off();  // there is nobody to tell
   }
   Trunk::Owner owner;

@@ -14,24 +14,40 @@ namespace carrel::guest {
 
 // The kernel's command line ends with it: what comes after "--" is the first process's.
 inline constexpr char kMachineWord[] = "machine";
-
-// What the host puts into the first file system, beside this program as "init".
-inline constexpr char kMachineTerms[] = "/terms";      // lines of these words
-inline constexpr char kMachineModules[] = "/modules";  // a line for each, in their order
-// The first line: whether the guest has clients beside its maker.
-inline constexpr char kTermListens[] = "listens";
-inline constexpr char kTermOnce[] = "once";
-// Then, where there is no serial port: the line is a connection to the host.
-inline constexpr char kTermVsock[] = "vsock";
+// A second one, where there is no serial port: the line is a connection to the host.
+inline constexpr char kVsockWord[] = "vsock";
 inline constexpr std::uint32_t kMachineCid = 3;      // the machine's number among those of its host
 inline constexpr std::uint32_t kMachinePort = 1024;  // of the host, to which it connects
+// A second one tells the first process that it was woken, and has the line by that number; the
+// other one that not all modules could be loaded.
+inline constexpr char kAwakeWord[] = "awake";
+inline constexpr char kUnpreparedWord[] = "unprepared";
+inline constexpr int kMachineLine = 5;
+
+// What the host puts into the first file system, beside this program as "init".
+inline constexpr char kMachineModules[] = "/modules";  // a line for each, in their order
+// What the host says about the sandbox, in lines of these words. The first one: whether the guest
+// has clients beside its maker.
+inline constexpr char kTermListens[] = "listens";
+inline constexpr char kTermOnce[] = "once";
 // Then, where the sandbox has a network, its id.
 inline constexpr char kTermNetwork[] = "network ";
 // Then what each tree is that comes with a plan, in their order.
 inline constexpr char kTermFolder[] = "folder";
 inline constexpr char kTermFile[] = "file";
 
-int run_machine();
+// `second` is the word after the first one; empty: there is none.
+int run_machine(std::string_view second);
+
+// The whole machine ends, and with it whoever runs it.
+[[noreturn]] void power_off();
+
+// Waits until the host wakes the machine, and begins anew then, with all that has to be this
+// machine's own. Nothing that belongs to a sandbox is read before.
+enum class Prepared { kYes, kNo };
+[[noreturn]] void await_words(int line, Prepared prepared);
+// What comes after the words: the terms' size, or 0. `out` has room for kMaxMachineTerms.
+std::size_t take_terms(int line, char* out);
 
 // Whether this guest is the one of a machine, which its first process tells by this name.
 inline constexpr char kMachineGuest[] = "carrel-machine-guest";

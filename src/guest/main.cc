@@ -224,7 +224,7 @@ int main(int count, char** words) {
     return carrel::guest::run_contained(carrel::guest::ContainedAs::kOwner);
   }
   if (count > 1 && std::string_view(words[1]) == carrel::guest::kMachineWord) {
-    return carrel::guest::run_machine();
+    return carrel::guest::run_machine(count > 2 ? std::string_view(words[2]) : std::string_view());
   }
   carrel::guest::in_machine =
       count == 1 && std::string_view(words[0]) == carrel::guest::kMachineGuest;

@@ -17,6 +17,8 @@ LimitHolders Walls::limit_holders(const policy::Spec& spec) const {
   return {};
 }
 
+void Walls::settle_origin(int, Origin&) const {}
+
 void Walls::sweep(const std::string&, const std::string&) const {}
 
 policy::Limits limits_behind(const Walls& walls, policy::Limits limits) {

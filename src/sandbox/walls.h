@@ -46,6 +46,7 @@ struct RoomRequest {
   std::string id;
   std::string installation;
   std::string folder;  // of the installation, for what is needed until the guest runs
+  std::string home;    // the same, for what is kept
   policy::Limits limits;
 
   int control = -1;  // the guest's end of its stream; its descriptor 3
@@ -65,6 +66,14 @@ struct RoomRequest {
   std::optional<std::uint32_t> host_id;  // as root: whose processes they are on the host
 };
 
+// How a machine began, or tries to.
+struct Origin {
+  std::string from;  // "boot" or "snapshot"; empty: it is no machine
+  std::string note;  // what was wrong with a snapshot that there was; empty: nothing
+  std::string home;  // whose snapshot it goes on from, and its name; empty: it does not
+  std::string snapshot;
+};
+
 // A guest in such a room, which has executed its program or is about to.
 struct RoomStarted {
   pid_t child = 0;  // of this process; it ends when the guest has ended. 0: nobody's
@@ -73,6 +82,7 @@ struct RoomStarted {
   UniqueFd guest_process;
   UniqueFd complaints;  // a file with what the builder said about what went wrong
   UniqueFd stream;      // to the guest, where descriptors do not survive the start
+  Origin origin;
 };
 
 // Waits until the guest of a furnished room has compared it with the plan.
@@ -136,6 +146,9 @@ class Walls {
   }
   // Who holds the limits of a request where the caller has no control groups.
   [[nodiscard]] virtual LimitHolders limit_holders(const policy::Spec& spec) const;
+  // Once the guest is there: how it really began, by what the builder said. A snapshot that did not
+  // work is gone then.
+  virtual void settle_origin(int complaints, Origin& origin) const;
   // Removes what a caller that died in the middle of a start left in the folder of an installation
   // and at the builder.
   virtual void sweep(const std::string& folder, const std::string& installation) const;

@@ -1,16 +1,19 @@
 // Sandboxes in a virtual machine each: what is particular to them. A machine is emulated where KVM
-// does not work, so these tests are few and each does much.
+// does not work, so these tests are few and each does much. They go on from a snapshot, unless
+// CARREL_VM_SNAPSHOTS=off has them boot.
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "support/box.h"
 #include "support/fixture.h"
 #include "support/in_namespaces.h"
+#include "support/machines.h"
 
 namespace carrel::test {
 namespace {
@@ -26,6 +29,15 @@ class Microvm : public CarrelTest {
   void SetUp() override {
     CarrelTest::SetUp();
     ASSERT_EQ(::access(kQemu, X_OK), 0) << "install the package 'qemu-system-x86'";
+    const char* const snapshots = std::getenv("CARREL_VM_SNAPSHOTS");
+    if (snapshots == nullptr || std::string_view(snapshots) != "off") {
+      use_saved_machines();
+      plant_saved_machine(GetParam());
+    }
+  }
+  void TearDown() override {
+    await_savers();
+    CarrelTest::TearDown();
   }
 
   // `carrel run` with these options and words in a machine.
@@ -44,7 +56,7 @@ class Microvm : public CarrelTest {
   static std::vector<pid_t> vmms() {
     std::vector<pid_t> found;
     for (const HostProcess& one : descendants()) {
-      if (one.name.starts_with("qemu-system")) {
+      if (one.name.starts_with("qemu-system") && !is_being_saved(one.pid)) {
         found.push_back(one.pid);
       }
     }

@@ -26,8 +26,10 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "protocol/awakening.h"
 #include "protocol/trunk.h"
 
 namespace {
@@ -109,11 +111,36 @@ void look_at_drive(const json& drive) {
   expect(::open(path.c_str(), O_RDWR | O_CLOEXEC) < 0 && errno == EROFS, "the drive is writable");
 }
 
+bool receive(int line, void* data, std::size_t size) {
+  return ::recv(line, data, size, MSG_WAITALL) == static_cast<ssize_t>(size);
+}
+
+// What comes before the trunk: the words that wake a machine, and what its sandbox is.
+void wake(int line) {
+  using namespace carrel::protocol;
+  for (const auto& [kind, answer] :
+       {std::pair(AwakeningKind::kAsk, kWaiting), std::pair(AwakeningKind::kWake, kAwoken)}) {
+    std::array<unsigned char, kAwakeningSize> data{};
+    Awakening words;
+    expect(receive(line, data.data(), data.size()) && parse_awakening(data.data(), words) &&
+               words.kind == kind,
+           "the machine is not woken");
+    expect(::send(line, answer.data(), answer.size(), MSG_NOSIGNAL) ==
+               static_cast<ssize_t>(answer.size()),
+           "the line takes nothing");
+  }
+  std::array<unsigned char, 2> size{};
+  expect(receive(line, size.data(), size.size()), "the machine is told nothing");
+  std::string terms(size[0] + 256U * size[1], '\0');
+  expect(receive(line, terms.data(), terms.size()) && terms.ends_with("\n"), "no terms");
+}
+
 // What a machine sees whose first process connects to its host.
 void speak(const std::string& path) {
   using namespace carrel::protocol;
   const int line = connect_to(path + kPort);
   expect(line >= 0, "nobody listens for the machine");
+  wake(line);
   std::array<unsigned char, kTrunkHeader> header{};
   write_trunk_header({TrunkKind::kHello, 0, 0}, header.data());
   expect(::send(line, header.data(), header.size(), MSG_NOSIGNAL) ==

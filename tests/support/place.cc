@@ -203,6 +203,10 @@ Launch Place::launch(As as, std::vector<std::string> arguments, const Options& o
   if (const char* const engine = std::getenv("DOCKER_HOST"); engine != nullptr) {
     launch.environment.push_back(std::string("DOCKER_HOST=") + engine);
   }
+  // A place lasts for one test, and a snapshot is for those that come after.
+  const char* const snapshots = std::getenv("CARREL_VM_SNAPSHOTS");
+  launch.environment.push_back(std::string("CARREL_VM_SNAPSHOTS=") +
+                               (snapshots == nullptr ? "off" : snapshots));
   for (const std::string& variable : options.environment) {
     const std::string prefix = variable.substr(0, variable.find('=') + 1);
     std::erase_if(launch.environment,

@@ -248,9 +248,6 @@ std::string terms_of(const MachineParts& parts) {
   std::string terms =
       parts.clients == MachineParts::Clients::kListens ? guest::kTermListens : guest::kTermOnce;
   terms += "\n";
-  if (parts.line == MachineParts::Line::kVsock) {
-    terms += guest::kTermVsock + std::string("\n");
-  }
   if (!parts.network.empty()) {
     terms += guest::kTermNetwork + parts.network + "\n";
   }
@@ -261,13 +258,19 @@ std::string terms_of(const MachineParts& parts) {
   return terms;
 }
 
+MachineParts every_part() {
+  MachineParts parts;
+  parts.network = "any";
+  parts.trees = {MachineParts::Tree::kFolder};
+  return parts;
+}
+
 Result<UniqueFd> make_first_files(const BootKernel& kernel, int program,
                                   const MachineParts& parts) {
   std::vector<ArchiveFile> files;
   CARREL_ASSIGN(std::string guest,
                 read_file_at(AT_FDCWD, "/proc/self/fd/" + std::to_string(program), kLargestModule));
   files.push_back({"init", std::move(guest), 0755});
-  files.push_back({std::string(guest::kMachineTerms).substr(1), terms_of(parts)});
   CARREL_ASSIGN(const std::vector<std::string> modules, modules_of(kernel, parts));
   std::string order;
   for (const std::string& path : modules) {

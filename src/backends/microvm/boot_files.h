@@ -51,8 +51,11 @@ std::string make_archive(const std::vector<ArchiveFile>& files);
 // What the machine's first process is told: see guest/machine.h.
 std::string terms_of(const MachineParts& parts);
 
-// The whole first file system: the guest's program as "init", the terms, the modules and their
-// order.
+// What any machine could have, of which a snapshot has the modules.
+MachineParts every_part();
+
+// The whole first file system: the guest's program as "init", the modules and their order. Nothing
+// in it belongs to a sandbox but which modules there are.
 Result<UniqueFd> make_first_files(const BootKernel& kernel, int program, const MachineParts& parts);
 
 }  // namespace carrel::microvm

@@ -90,7 +90,8 @@ std::string firecracker_settings(const MachineTerms& terms) {
   Json settings = bare(terms);
   // What comes after "--" is for the machine's first process.
   Json& boot = settings["boot-source"];
-  boot["boot_args"] = boot["boot_args"].get<std::string>() + " -- " + guest::kMachineWord;
+  boot["boot_args"] =
+      boot["boot_args"].get<std::string>() + " -- " + guest::kMachineWord + " " + guest::kVsockWord;
   boot["initrd_path"] = kFirstFilesPlace;
   // No "root device": it would be named to the kernel, after what is for the first process.
   settings["drives"].push_back({{"drive_id", "root"},

@@ -24,6 +24,7 @@
 #include "backends/microvm/line.h"
 #include "backends/microvm/nbd.h"
 #include "backends/microvm/porter.h"
+#include "backends/microvm/saver.h"
 #include "backends/microvm/shelf.h"
 #include "base/files.h"
 #include "guest/machine.h"
@@ -34,33 +35,6 @@ namespace carrel::microvm {
 namespace {
 
 constexpr std::size_t kLargestRequest = 4U << 20;
-
-void put_list(std::string& out, const std::vector<std::string>& list) {
-  for (const std::string& text : list) {
-    out.append(text.c_str(), text.size() + 1);
-  }
-  out.append("\1", 2);  // no path and no argument is that
-}
-
-bool take(std::string_view& rest, std::string& text) {
-  const std::size_t end = rest.find('\0');
-  if (end == std::string_view::npos) {
-    return false;
-  }
-  text = rest.substr(0, end);
-  rest.remove_prefix(end + 1);
-  return true;
-}
-
-bool take_list(std::string_view& rest, std::vector<std::string>& list) {
-  for (std::string text; take(rest, text);) {
-    if (text == "\1") {
-      return true;
-    }
-    list.push_back(std::move(text));
-  }
-  return false;
-}
 
 struct Ends {
   UniqueFd one;
@@ -109,9 +83,16 @@ int network_of(const HallRequest& request) {
   return request.network.empty() ? -1 : next + (request.listens.empty() ? 0 : 1);
 }
 
+int snapshot_of(const HallRequest& request) {
+  const int next = kTrees + static_cast<int>(request.trees.size());
+  return request.snapshot.empty()
+             ? -1
+             : next + (request.listens.empty() ? 0 : 1) + (request.network.empty() ? 0 : 1);
+}
+
 void leave_to_porter(const HallRequest& request) {
   for (const int fd : {int{kRequest}, int{kTell}, int{kStream}, int{kKernel}, int{kFirstFiles},
-                       listener_of(request), network_of(request)}) {
+                       listener_of(request), network_of(request), snapshot_of(request)}) {
     ::close(fd);
   }
 }
@@ -125,16 +106,23 @@ struct Supplies {
 };
 
 // CRITICAL: it has its own socket and what it shows, and nothing of the sandbox's.
-[[noreturn]] void become_librarian(const HallRequest& request, UniqueFd blocks, UniqueFd drive,
+[[noreturn]] void become_librarian(const HallRequest& request, Supplies own, UniqueFd next,
                                    Shelf& shelf) {
+  own.line = {};
+  own.listener.reset();
+  own.blocks.one.reset();
   leave_to_porter(request);
   if (!lock_in(Post::kBesideMachine).ok()) {
     ::_exit(0);
   }
-  if (drive.valid()) {
-    serve_drive(drive.get(), shelf);
+  if (own.drive.valid()) {
+    serve_drive(own.drive.get(), shelf);
   } else {
-    serve_blocks(blocks.get(), shelf);
+    serve_blocks(own.blocks.other.get(), shelf);
+  }
+  if (next.valid()) {  // the spare VMM's
+    own.blocks.other.reset();
+    serve_blocks(next.get(), shelf);
   }
   ::_exit(0);
 }
@@ -222,31 +210,58 @@ Result<Clerk> start_clerk(const HallRequest& request, const UniqueFd& ready) {
   return clerk;
 }
 
-[[noreturn]] void become_vmm(const HallRequest& request, int line, int blocks) {
+// `descriptors` become 3 and what follows; -1: there is none of that number.
+[[noreturn]] void execute_vmm(const std::vector<std::string>& command,
+                              const std::vector<int>& descriptors) {
   std::vector<char*> words;
-  for (const std::string& word : request.vmm) {
+  for (const std::string& word : command) {
     words.push_back(const_cast<char*>(word.c_str()));
   }
   words.push_back(nullptr);
-  int last = STDERR_FILENO;
-  if (line >= 0) {
-    // Out of the way of the fixed numbers first.
-    constexpr int kAway = 64;
-    line = ::fcntl(line, F_DUPFD_CLOEXEC, kAway);
-    blocks = ::fcntl(blocks, F_DUPFD_CLOEXEC, kAway);
-    ::dup2(line, kLineOfVmm);
-    last = ::dup2(blocks, kBlocksOfVmm);
+  // Out of the way of the fixed numbers first.
+  constexpr int kAway = 64;
+  std::vector<int> away;
+  for (const int fd : descriptors) {
+    away.push_back(fd < 0 ? -1 : ::fcntl(fd, F_DUPFD_CLOEXEC, kAway));
+  }
+  int next = kLineOfVmm;
+  for (const int fd : away) {
+    if (fd >= 0) {
+      ::dup2(fd, next);
+    } else {
+      ::close(next);
+    }
+    ++next;
   }
   // CRITICAL: nothing else that is open here may be found open in the VMM.
-  ::syscall(SYS_close_range, last + 1, ~0U, 0);
+  ::syscall(SYS_close_range, next, ~0U, 0);
   ::signal(SIGPIPE, SIG_DFL);
   std::array<char*, 1> environment = {nullptr};
-  // QEMU is told to filter, and Firecracker only does so when it was built with filters.
-  if ((request.files.empty() ? drop_rights() : lock_in(Post::kVmm)).ok()) {
-    ::execve(words[0], words.data(), environment.data());
-  }
+  ::execve(words[0], words.data(), environment.data());
   (void)write_all(STDERR_FILENO, "the virtual machine's program cannot be executed\n");
   ::_exit(127);
+}
+
+[[noreturn]] void become_vmm(const HallRequest& request, const std::vector<int>& descriptors) {
+  // QEMU is told to filter, and Firecracker only does so when it was built with filters.
+  if ((request.files.empty() ? drop_rights() : lock_in(Post::kVmm)).ok()) {
+    execute_vmm(request.vmm, descriptors);
+  }
+  ::_exit(127);
+}
+
+// Waits for a word of the porter's, ends the VMM that did not begin, and takes its place.
+[[noreturn]] void become_spare(const HallRequest& request, const UniqueFd& word,
+                               const UniqueFd& vmm, const std::vector<int>& descriptors) {
+  leave_to_porter(request);
+  char byte = 0;
+  if (drop_rights().ok() && ::read(word.get(), &byte, 1) == 1) {
+    ::syscall(SYS_pidfd_send_signal, vmm.get(), SIGKILL, nullptr, 0);
+    pollfd ended{vmm.get(), POLLIN, 0};
+    (void)::poll(&ended, 1, -1);
+    execute_vmm(request.spare, descriptors);
+  }
+  ::_exit(0);
 }
 
 std::chrono::milliseconds patience_of(const HallRequest& request) {
@@ -291,38 +306,79 @@ Status enter_vmms_root(const HallRequest& request, const UniqueFd& drive) {
   return enter_root(request.stage, request.needed, files, drive.valid() ? kLineFolder : "");
 }
 
+// By descriptors.
+Result<Supplies> make_wires() {
+  Supplies wires;
+  CARREL_ASSIGN(wires.line, make_pair());
+  CARREL_ASSIGN(wires.blocks, make_pair());
+  return wires;
+}
+
+// In the VMM's root, which is entered on the way.
+Result<Supplies> prepare_supplies(const HallRequest& request) {
+  const bool alone = !request.probes.empty();
+  if (request.files.empty() || alone) {
+    CARREL_TRY(enter_vmms_root(request, {}));
+    return alone ? Result<Supplies>(Supplies{}) : make_wires();
+  }
+  Supplies supplies;
+  CARREL_ASSIGN(supplies.drive, open_drive());
+  CARREL_TRY(enter_vmms_root(request, supplies.drive));
+  CARREL_TRY(mount_drive(supplies.drive.get(), kDrivePlace));
+  CARREL_ASSIGN(supplies.listener, listen_for_machine());
+  return supplies;
+}
+
+// The machine is saved, and ends with this process.
+Result<int> save(const HallRequest& request, const UniqueFd& vmm, const UniqueFd& line,
+                 const UniqueFd& monitor) {
+  SaveTerms terms;
+  ::fcntl(line.get(), F_SETFL, O_NONBLOCK);
+  terms.sleeper = {line.get(), vmm.get(), std::chrono::steady_clock::now() + patience_of(request)};
+  terms.monitor = monitor.get();
+  terms.file = snapshot_of(request);
+  CARREL_TRY(lock_in(Post::kBesideMachine));
+  CARREL_TRY(save_machine(terms));
+  return 0;
+}
+
 // The life of the porter, the first process of the PID namespace.
 Result<int> live(const HallRequest& request, UniqueFd ready) {
   CARREL_ASSIGN(Clerk clerk, start_clerk(request, ready));
   Shelf shelf;
   CARREL_TRY(fill_shelf(request, shelf));
-  Supplies supplies;
-  const bool alone = !request.probes.empty();
-  if (!request.files.empty() && !alone) {
-    CARREL_ASSIGN(supplies.drive, open_drive());
-  }
-  CARREL_TRY(enter_vmms_root(request, supplies.drive));
-  if (supplies.drive.valid()) {
-    CARREL_TRY(mount_drive(supplies.drive.get(), kDrivePlace));
-    CARREL_ASSIGN(supplies.listener, listen_for_machine());
-  } else if (!alone) {
-    CARREL_ASSIGN(supplies.line, make_pair());
-    CARREL_ASSIGN(supplies.blocks, make_pair());
+  CARREL_ASSIGN(Supplies supplies, prepare_supplies(request));
+  const bool saves = request.snapshot == kSavesSnapshot;
+  const bool restores = request.snapshot == kGoesOn;
+  Ends monitor;
+  Supplies further;  // of the spare VMM
+  Ends word;
+  if (saves) {
+    CARREL_ASSIGN(monitor, make_pair());
+  } else if (restores) {
+    CARREL_ASSIGN(further, make_wires());
+    CARREL_ASSIGN(word, make_pair());
   }
   PorterTerms terms;
   const pid_t librarian = ::fork();
   if (librarian == 0) {
+    Supplies own = std::exchange(supplies, {});
+    UniqueFd next = std::move(further.blocks.other);
+    further = {};
+    monitor = {};
+    word = {};
     clerk = {};
     ready.reset();
-    Supplies own = std::exchange(supplies, {});
-    own.line = {};
-    own.listener.reset();
-    own.blocks.one.reset();
-    become_librarian(request, std::move(own.blocks.other), std::move(own.drive), shelf);
+    become_librarian(request, std::move(own), std::move(next), shelf);
   }
   const pid_t vmm = librarian < 0 ? -1 : ::fork();
   if (vmm == 0) {
-    become_vmm(request, supplies.line.other.get(), supplies.blocks.one.get());
+    std::vector<int> descriptors;
+    if (supplies.line.other.valid()) {
+      descriptors = {supplies.line.other.get(), supplies.blocks.one.get(),
+                     saves ? monitor.other.get() : snapshot_of(request)};
+    }
+    become_vmm(request, descriptors);
   }
   // With the librarian ends what it serves.
   supplies.drive.reset();
@@ -331,15 +387,41 @@ Result<int> live(const HallRequest& request, UniqueFd ready) {
   }
   terms.vmm = watch(vmm);
   terms.librarian = watch(librarian);
+  if (saves) {
+    return save(request, terms.vmm, supplies.line.one, monitor.one);
+  }
+  UniqueFd line = std::move(supplies.line.one);
+  // It is over when the VMM ends.
+  supplies.line = {};
+  supplies.blocks = {};
+  if (restores) {
+    const pid_t spare = ::fork();
+    if (spare == 0) {
+      line.reset();
+      clerk = {};
+      word.one.reset();
+      ready.reset();
+      become_spare(request, word.other, terms.vmm,
+                   {further.line.other.get(), further.blocks.one.get()});
+    }
+    if (spare < 0) {
+      return system_error("start the processes of a virtual machine");
+    }
+    ::fcntl(further.line.one.get(), F_SETFL, O_NONBLOCK);
+    terms.spare = {std::move(word.one), std::move(further.line.one), watch(spare)};
+    further = {};
+    word = {};
+  }
   if (clerk.process.valid()) {
     CARREL_TRY(write_all(clerk.word.get(), "g"));
     terms.clerk = std::move(clerk.process);
     terms.trees = std::move(clerk.trees);
   }
-  if (alone) {
+  if (!request.probes.empty()) {
     return await_end(request, vmm);
   }
-  terms.line = std::move(supplies.line.one);
+  terms.line = std::move(line);
+  terms.terms = request.terms;
   terms.stream = UniqueFd(kStream);
   if (!request.listens.empty()) {
     terms.listener = UniqueFd(listener_of(request));
@@ -360,9 +442,11 @@ Result<int> live(const HallRequest& request, UniqueFd ready) {
   if (terms.line.valid()) {
     ::fcntl(terms.line.get(), F_SETFL, O_NONBLOCK);
   }
-  for (const int fd : {int{kRequest}, int{kTell}, int{kKernel}, int{kFirstFiles}}) {
+  for (const int fd :
+       {int{kRequest}, int{kTell}, int{kKernel}, int{kFirstFiles}, snapshot_of(request)}) {
     ::close(fd);
   }
+  ::signal(SIGCHLD, SIG_IGN);  // nobody waits for them: they are watched
   ::prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
   CARREL_TRY(lock_in(Post::kPorter));
   CARREL_TRY(write_all(ready.get(), "r"));
@@ -396,7 +480,7 @@ Status open_hall() {
   if (first < 0) {
     return system_error("start the first process of a virtual machine");
   }
-  if (!request.probes.empty()) {
+  if (!request.probes.empty() || request.snapshot == kSavesSnapshot) {
     int status = 0;
     while (::waitpid(first, &status, 0) < 0 && errno == EINTR) {
     }
@@ -414,40 +498,6 @@ Status open_hall() {
 }
 
 }  // namespace
-
-std::string encode_hall(const HallRequest& request) {
-  std::string text;
-  for (const std::string* part :
-       {&request.stage, &request.listens, &request.network, &request.boot_ms, &request.probes,
-        &request.files, &request.settings}) {
-    text.append(part->c_str(), part->size() + 1);
-  }
-  for (const std::vector<std::string>* list :
-       {&request.vmm, &request.needed, &request.shown, &request.folders, &request.trees,
-        &request.sources, &request.hidden}) {
-    put_list(text, *list);
-  }
-  return text;
-}
-
-Result<HallRequest> decode_hall(std::string_view text) {
-  HallRequest request;
-  bool whole = true;
-  for (std::string* part : {&request.stage, &request.listens, &request.network, &request.boot_ms,
-                            &request.probes, &request.files, &request.settings}) {
-    whole = whole && take(text, *part);
-  }
-  for (std::vector<std::string>* list :
-       {&request.vmm, &request.needed, &request.shown, &request.folders, &request.trees,
-        &request.sources, &request.hidden}) {
-    whole = whole && take_list(text, *list);
-  }
-  if (!whole || !text.empty() || request.vmm.empty() ||
-      request.sources.size() != request.trees.size()) {
-    return Error{Code::kInvalid, 0, "the request for a virtual machine is malformed", {}};
-  }
-  return request;
-}
 
 int run_hall() {
   const Status opened = open_hall();

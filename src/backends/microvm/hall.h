@@ -16,6 +16,7 @@ namespace carrel::microvm {
 //  - the VMM;
 //  - the librarian, which shows files of the host to the machine as a block device, read-only;
 //  - the clerk, where there are trees that the machine is given.
+// Of a machine that goes on from a snapshot there is a spare VMM until it has begun.
 struct HallRequest {
   std::string stage;                 // a directory of the host that is covered
   std::vector<std::string> vmm;      // its path and arguments
@@ -27,13 +28,22 @@ struct HallRequest {
   std::vector<std::string> sources;
   // What is hidden in them: the number of a tree, a colon, and a path from its top.
   std::vector<std::string> hidden;
-  std::string listens;   // not empty: after the trees comes the socket of the box
-  std::string network;   // the same of the socket for the egress process
-  std::string boot_ms;   // how long the machine may take to begin
-  std::string probes;    // not empty: nobody talks to it; it has to end by itself
-  std::string files;     // not empty: the VMM is supplied by files, see Supply
-  std::string settings;  // what is in its file of settings; empty: it has none
+  std::string terms;    // what the machine's first process is told: see guest/machine.h
+  std::string listens;  // not empty: after the trees comes the socket of the box
+  std::string network;  // the same of the socket for the egress process
+  std::string boot_ms;  // how long the machine may take to begin
+  std::string probes;   // not empty: nobody talks to it; it has to end by itself
+  // kSavesSnapshot, kGoesOn: after all others comes the file of a snapshot. Empty: it boots.
+  std::string snapshot;
+  std::vector<std::string> spare;  // kGoesOn: the VMM that boots instead if that does not work
+  std::string files;               // not empty: the VMM is supplied by files, see Supply
+  std::string settings;            // what is in its file of settings; empty: it has none
 };
+// The machine has no sandbox. It is saved when it waits for its first words, and ended.
+inline constexpr char kSavesSnapshot[] = "saves";
+inline constexpr char kGoesOn[] = "goes on";
+// What is said then among what went wrong.
+inline constexpr char kNotRestored[] = "its snapshot could not be used, so the machine was booted";
 inline constexpr char kReadOnlyTree[] = "read-only";
 inline constexpr char kWritableTree[] = "writable";
 
@@ -56,6 +66,7 @@ inline constexpr char kFirstFilesPlace[] = "/first";
 inline constexpr char kSettingsPlace[] = "/settings";
 inline constexpr int kLineOfVmm = 3;
 inline constexpr int kBlocksOfVmm = 4;
+inline constexpr int kSnapshotOfVmm = 5;  // kGoesOn: what it reads; kSavesSnapshot: its monitor
 // Supplied by files: the block device; and a socket, which the VMM makes for connections into the
 // machine, of which there are none. When the machine connects to a port of its host, the VMM
 // connects to the socket at that path with "_" and the port's number behind it.

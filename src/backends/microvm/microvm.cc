@@ -21,6 +21,7 @@
 #include "backends/microvm/boot_files.h"
 #include "backends/microvm/hall.h"
 #include "backends/microvm/kvm.h"
+#include "backends/microvm/snapshots.h"
 #include "backends/microvm/vmm.h"
 #include "base/files.h"
 #include "kernel/program.h"
@@ -37,6 +38,7 @@ constexpr std::uint64_t kKernelMemory = 160 * kMebibyte;
 // What the VMM and those beside it need beside the machine.
 constexpr std::uint64_t kVmmMemory = 320 * kMebibyte;
 constexpr int kStartMs = 10'000;
+constexpr std::size_t kLargestFirstFiles = 64 * kMebibyte;
 
 Error unsupported(std::string message, std::string hint) {
   return Error{Code::kUnsupported, 0, std::move(message), std::move(hint)};
@@ -111,6 +113,71 @@ void add_tree(const sandbox::RoomRequest::Tree& tree, HallRequest& hall, Machine
                                                                      : kReadOnlyTree);
   parts.trees.push_back(tree.kind == Kind::kFile ? MachineParts::Tree::kFile
                                                  : MachineParts::Tree::kFolder);
+}
+
+// What a machine begins with: its own first files, and a snapshot if there is one.
+struct Beginning {
+  UniqueFd first_files;
+  UniqueFd snapshot;
+  sandbox::Origin origin{"boot", {}, {}, {}};
+};
+
+// The saved machine of that shape; if there is none, one is made for those that come later.
+void look_for_snapshot(const std::string& home, const Shape& shape, int kernel_image,
+                       Beginning& beginning) {
+  auto snapshots = Snapshots::open(home);
+  if (!snapshots.ok()) {
+    beginning.origin.note = snapshots.error().message;
+    return;
+  }
+  const std::string name = Snapshots::name_of(shape);
+  auto found = snapshots->find(name);
+  if (found.ok()) {
+    beginning.snapshot = std::move(found.value());
+    beginning.origin = {"snapshot", {}, home, name};
+    return;
+  }
+  if (found.error().code == Code::kDenied) {
+    beginning.origin.note = found.error().message;
+  }
+  if (snapshots->can_make(name).ok()) {
+    (void)begin_saving({home, kernel_image, beginning.first_files.get(), boot_time()}, shape);
+  }
+}
+
+// Without the content of its first files. No way to save it: there is none.
+Shape shape_of(const Maker& maker, MachineTerms terms) {
+  Shape shape;
+  shape.vmm = maker.vmm->path;
+  shape.version = maker.vmm->version;
+  shape.kernel = maker.kernel;
+  shape.terms = terms;
+  shape.arguments = maker.vmm->machine(terms).arguments;
+  if (maker.vmm->saving == Vmm::Saving::kPossible) {
+    terms.start = MachineStart::kSaves;
+    shape.saved_by = maker.vmm->machine(terms);
+  }
+  shape.group = maker.acceleration.group;
+  return shape;
+}
+
+Result<Beginning> find_beginning(const sandbox::RoomRequest& request, Shape shape, int kernel_image,
+                                 const MachineParts& parts) {
+  Beginning beginning;
+  if (!request.home.empty() && shape.saved_by.has_value() &&
+      uses_snapshots(shape.terms.accelerator)) {
+    CARREL_ASSIGN(beginning.first_files,
+                  make_first_files(shape.kernel, request.image, every_part()));
+    CARREL_ASSIGN(
+        shape.first_files,
+        read_file_at(AT_FDCWD, "/proc/self/fd/" + std::to_string(beginning.first_files.get()),
+                     kLargestFirstFiles));
+    look_for_snapshot(request.home, shape, kernel_image, beginning);
+  }
+  if (!beginning.snapshot.valid()) {
+    CARREL_ASSIGN(beginning.first_files, make_first_files(shape.kernel, request.image, parts));
+  }
+  return beginning;
 }
 
 pid_t read_pid(int pipe) {
@@ -209,7 +276,15 @@ Result<sandbox::RoomStarted> Machines::start(const sandbox::RoomRequest& request
     add_tree(tree, hall, parts);
     trees.push_back(tree.mount >= 0 ? tree.mount : tree.source);
   }
-  CARREL_ASSIGN(const UniqueFd first_files, make_first_files(maker.kernel, request.image, parts));
+  hall.terms = terms_of(parts);
+  CARREL_ASSIGN(Beginning beginning,
+                find_beginning(request, shape_of(maker, terms), image.get(), parts));
+  if (beginning.snapshot.valid()) {
+    hall.spare = std::move(hall.vmm);
+    terms.start = MachineStart::kRestores;
+    hall.vmm = maker.vmm->machine(terms).arguments;
+    hall.snapshot = kGoesOn;
+  }
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
     return system_error("make a pipe");
@@ -220,13 +295,17 @@ Result<sandbox::RoomStarted> Machines::start(const sandbox::RoomRequest& request
   program.path = "/proc/self/exe";
   program.arguments = {"carrel", "hall"};
   CARREL_ASSIGN(const UniqueFd asked, sandbox::memory_file(encode_hall(hall)));
-  program.descriptors = {asked.get(), tell.get(), request.control, image.get(), first_files.get()};
+  program.descriptors = {asked.get(), tell.get(), request.control, image.get(),
+                         beginning.first_files.get()};
   program.descriptors.insert(program.descriptors.end(), trees.begin(), trees.end());
   if (request.listener >= 0) {
     program.descriptors.push_back(request.listener);
   }
   if (request.network >= 0) {
     program.descriptors.push_back(request.network);
+  }
+  if (beginning.snapshot.valid()) {
+    program.descriptors.push_back(beginning.snapshot.get());
   }
   program.errors = complaints.get();
   program.group = request.group;
@@ -252,7 +331,33 @@ Result<sandbox::RoomStarted> Machines::start(const sandbox::RoomRequest& request
                        "run 'carrel doctor'");
   }
   room.complaints = std::move(complaints);
+  room.origin = std::move(beginning.origin);
   return room;
+}
+
+void Machines::settle_origin(int complaints, sandbox::Origin& origin) const {
+  constexpr std::size_t kMostWords = 64U << 10;
+  const auto said =
+      read_file_at(AT_FDCWD, "/proc/self/fd/" + std::to_string(complaints), kMostWords);
+  if (origin.snapshot.empty() || !said.ok() ||
+      said.value().find(kNotRestored) == std::string::npos) {
+    return;
+  }
+  if (auto snapshots = Snapshots::open(origin.home); snapshots.ok()) {
+    snapshots->remove(origin.snapshot);
+    snapshots->give_up(origin.snapshot);
+  }
+  origin = {"boot", kNotRestored, {}, {}};
+}
+
+void Machines::sweep(const std::string& folder, const std::string&) const {
+  const std::string home = folder.substr(0, folder.rfind('/'));
+  // A folder is not made for that.
+  if (Snapshots::exist(home)) {
+    if (auto snapshots = Snapshots::open(home); snapshots.ok()) {
+      snapshots->sweep();
+    }
+  }
 }
 
 }  // namespace carrel::microvm

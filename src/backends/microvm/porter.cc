@@ -2,12 +2,16 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <memory>
 #include <utility>
 
+#include "backends/microvm/hall.h"
+#include "backends/microvm/waking.h"
+#include "base/files.h"
 #include "base/unix_socket.h"
 #include "protocol/outward.h"
 #include "protocol/trunk.h"
@@ -93,9 +97,38 @@ class Reach {
   bool ready_ = false;
 };
 
+// Wakes the machine: the one of the snapshot or, if that does not come to life, the spare one.
+Woken begin(PorterTerms& terms) {
+  constexpr int kShareOfRestoring = 3;
+  if (terms.spare.word.valid()) {
+    const Woken woken =
+        wake({terms.line.get(), terms.vmm.get(), Clock::now() + terms.boot / kShareOfRestoring},
+             terms.terms);
+    PorterTerms::Spare spare = std::move(terms.spare);
+    if (woken == Woken::kYes) {
+      return woken;
+    }
+    (void)write_all(STDERR_FILENO, std::string(kNotRestored) + "\n");
+    terms.line = std::move(spare.line);
+    terms.vmm = std::move(spare.vmm);
+    if (!write_all(spare.word.get(), "g").ok()) {
+      return Woken::kEnded;
+    }
+  }
+  return wake({terms.line.get(), terms.vmm.get(), Clock::now() + terms.boot}, terms.terms);
+}
+
 }  // namespace
 
 PorterEnd carry(PorterTerms terms) {
+  switch (begin(terms)) {
+    case Woken::kYes:
+      break;
+    case Woken::kEnded:
+      return PorterEnd::kNeverBegan;
+    case Woken::kLate:
+      return PorterEnd::kTooSlow;
+  }
   // Most of it is not touched unless there are that many connections.
   auto trunk = std::make_unique_for_overwrite<protocol::Trunk>();
   protocol::Trunk::Owner owner;

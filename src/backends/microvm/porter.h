@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -19,6 +20,14 @@ struct PorterTerms {
   // To the clerk, by the numbers of the trees. Each is given to the machine once.
   std::vector<UniqueFd> trees;
   std::chrono::milliseconds boot{};  // how long the machine may take to say that it is there
+  std::string terms;                 // what its first process is told
+  // Of a machine that goes on from a snapshot: another VMM, which boots when it is told to.
+  struct Spare {
+    UniqueFd word;  // any byte; its end: it is not needed
+    UniqueFd line;  // as above
+    UniqueFd vmm;
+  };
+  Spare spare;
 };
 
 // Why it ended: kEnded is what happens to every sandbox at last.

@@ -41,9 +41,12 @@ std::vector<std::string> closed(const Vmm& vmm) {
           "none",
           "-no-reboot",
           "-sandbox",
-          "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
-          "-kernel",
-          kKernelPlace};
+          "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"};
+}
+
+// Of one that boots, and which words its kernel gets.
+void add_kernel(std::vector<std::string>& words, const std::string& command_line) {
+  words.insert(words.end(), {"-kernel", kKernelPlace, "-append", command_line});
 }
 
 // A machine without buses and timers of old needs KVM's clock. Emulated, it has those of a PC.
@@ -66,9 +69,19 @@ std::vector<std::string> qemu_arguments(const Vmm& vmm, const MachineTerms& term
   const std::string kernel_words = std::string("quiet panic=-1 reboot=t ") +
                                    (kvm ? "" : "mitigations=off tsc=unstable ") + "-- " +
                                    guest::kMachineWord;
+  if (terms.start == MachineStart::kRestores) {
+    words.insert(words.end(), {"-incoming", "fd:" + std::to_string(kSnapshotOfVmm)});
+  } else {
+    add_kernel(words, kernel_words);
+    words.insert(words.end(), {"-initrd", kFirstFilesPlace});
+  }
+  if (terms.start == MachineStart::kSaves) {
+    // CRITICAL: never of a machine that anything of a sandbox's runs in.
+    words.insert(words.end(), {"-chardev", "socket,id=monitor,fd=" + std::to_string(kSnapshotOfVmm),
+                               "-mon", "chardev=monitor,mode=control"});
+  }
   const std::vector<std::string> more = {
-      "-smp", std::to_string(terms.cpus), "-m", memory, "-initrd", kFirstFilesPlace, "-append",
-      kernel_words,
+      "-smp", std::to_string(terms.cpus), "-m", memory,
       // The serial line.
       "-device", "virtio-serial" + bus, "-chardev",
       "socket,id=line,fd=" + std::to_string(kLineOfVmm), "-device",
@@ -86,7 +99,8 @@ std::vector<std::string> qemu_arguments(const Vmm& vmm, const MachineTerms& term
 std::vector<std::string> probe_arguments(const Vmm& vmm) {
   std::vector<std::string> words = closed(vmm);
   add_machine(words, Accelerator::kKvm);
-  words.insert(words.end(), {"-m", "192M", "-append", "quiet panic=-1 reboot=t"});
+  add_kernel(words, "quiet panic=-1 reboot=t");
+  words.insert(words.end(), {"-m", "192M"});
   return words;
 }
 
@@ -138,6 +152,7 @@ Result<std::unique_ptr<Vmm>> find_qemu() {
   qemu->name = "qemu";
   qemu->path = kPath;
   qemu->version = "QEMU " + version;
+  qemu->saving = Vmm::Saving::kPossible;
   return std::unique_ptr<Vmm>(std::move(qemu));
 }
 

@@ -154,7 +154,7 @@ bool Share::answer(const FuseRequest& request, FuseReply& reply) {
     return true;
   }
   // CRITICAL: what is hidden in the machine by a mount is hidden from its kernel, too.
-  if (hidden_nodes_.contains(request.node) && !is_about_facts(request.opcode)) {
+  if (nodes_.hides(request.node) && !is_about_facts(request.opcode)) {
     reply.fail(EACCES);
     return true;
   }

@@ -6,7 +6,6 @@
 #include <map>
 #include <set>
 #include <string>
-#include <unordered_set>
 #include <utility>
 
 #include "backends/microvm/fuse_message.h"
@@ -39,6 +38,7 @@ class Share {
   bool answer(const FuseRequest& request, FuseReply& reply);
 
   [[nodiscard]] std::size_t known() const { return nodes_.size(); }
+  [[nodiscard]] std::size_t hidden() const { return nodes_.hidden(); }
   [[nodiscard]] std::size_t handles() const { return handles_.size(); }
 
  private:
@@ -94,6 +94,10 @@ class Share {
   UniqueFd open_for_attributes(std::uint64_t node, FuseReply& reply) const;
   [[nodiscard]] const Handle* handle(std::uint64_t number) const;
   std::uint64_t keep(UniqueFd file, std::uint64_t node);  // 0: there are too many
+  // The file of a handle; -1: there is no such one, which the answer is then.
+  int opened(std::uint64_t number, FuseReply& reply) const;
+  // Keeps what was opened and tells its handle, or why there is none.
+  void tell_opened(UniqueFd file, std::uint64_t node, FuseReply& reply);
   // A folder in which something is to be done with a name that is not hidden.
   UniqueFd find_folder(std::uint64_t node, const std::string& name, FuseReply& reply) const;
   [[nodiscard]] bool is_hidden(int folder, const std::string& name) const;
@@ -112,7 +116,6 @@ class Share {
   std::map<std::uint64_t, Handle> handles_;
   std::uint64_t next_handle_ = 1;
   std::set<std::pair<FileKey, std::string>> hidden_;  // by their folders
-  std::unordered_set<std::uint64_t> hidden_nodes_;
 };
 
 // The facts of a file as a machine is told them.

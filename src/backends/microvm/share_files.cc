@@ -26,12 +26,36 @@ struct EntryHead {
 } __attribute__((packed));
 constexpr std::size_t kNameAt = offsetof(EntryHead, kind) + 1;
 
+// A request that is this and nothing more.
+template <typename Wanted>
+bool take_whole(const FuseRequest& request, Wanted& wanted) {
+  FuseBody body(request.body);
+  return body.take(wanted) && body.at_end();
+}
+
 }  // namespace
+
+int Share::opened(std::uint64_t number, FuseReply& reply) const {
+  const Handle* const open = handle(number);
+  if (open == nullptr) {
+    reply.fail(EBADF);
+    return -1;
+  }
+  return open->file.get();
+}
+
+void Share::tell_opened(UniqueFd file, std::uint64_t node, FuseReply& reply) {
+  fuse_open_out told{};
+  told.fh = file.valid() ? keep(std::move(file), node) : 0;
+  if (told.fh == 0 && reply.error() == 0) {
+    reply.fail(ENFILE);
+  }
+  reply.put(told);
+}
 
 bool Share::open(const FuseRequest& request, FuseReply& reply) {
   fuse_open_in wanted{};
-  FuseBody body(request.body);
-  if (!body.take(wanted) || !body.at_end()) {
+  if (!take_whole(request, wanted)) {
     return false;
   }
   if (!may_open(wanted.flags)) {
@@ -53,40 +77,27 @@ bool Share::open(const FuseRequest& request, FuseReply& reply) {
   }
   // Where something is appended is the machine's kernel's to say, as it writes its pages back, too.
   constexpr std::uint32_t kFlags = O_ACCMODE | O_TRUNC;
-  UniqueFd opened = reopen(file.get(), static_cast<int>(wanted.flags & kFlags), reply);
-  fuse_open_out told{};
-  told.fh = opened.valid() ? keep(std::move(opened), request.node) : 0;
-  if (told.fh == 0 && reply.error() == 0) {
-    reply.fail(ENFILE);
-  }
-  reply.put(told);
+  tell_opened(reopen(file.get(), static_cast<int>(wanted.flags & kFlags), reply), request.node,
+              reply);
   return true;
 }
 
 bool Share::open_folder(const FuseRequest& request, FuseReply& reply) {
   fuse_open_in wanted{};
-  FuseBody body(request.body);
-  if (!body.take(wanted) || !body.at_end()) {
+  if (!take_whole(request, wanted)) {
     return false;
   }
   const UniqueFd file = find(request.node, reply);
   if (!file.valid()) {
     return true;
   }
-  UniqueFd opened = reopen(file.get(), O_RDONLY | O_DIRECTORY, reply);
-  fuse_open_out told{};
-  told.fh = opened.valid() ? keep(std::move(opened), request.node) : 0;
-  if (told.fh == 0 && reply.error() == 0) {
-    reply.fail(ENFILE);
-  }
-  reply.put(told);
+  tell_opened(reopen(file.get(), O_RDONLY | O_DIRECTORY, reply), request.node, reply);
   return true;
 }
 
 bool Share::release(const FuseRequest& request, FuseReply&) {
   fuse_release_in wanted{};
-  FuseBody body(request.body);
-  if (!body.take(wanted) || !body.at_end()) {
+  if (!take_whole(request, wanted)) {
     return false;
   }
   handles_.erase(wanted.fh);
@@ -95,20 +106,18 @@ bool Share::release(const FuseRequest& request, FuseReply&) {
 
 bool Share::read(const FuseRequest& request, FuseReply& reply) {
   fuse_read_in wanted{};
-  FuseBody body(request.body);
-  if (!body.take(wanted) || !body.at_end() || wanted.size > kFuseData) {
+  if (!take_whole(request, wanted) || wanted.size > kFuseData) {
     return false;
   }
-  const Handle* const open = handle(wanted.fh);
-  if (open == nullptr) {
-    reply.fail(EBADF);
+  const int file = opened(wanted.fh, reply);
+  if (file < 0) {
     return true;
   }
   char* const room = reply.extend(wanted.size);
   std::size_t got = 0;
   while (got < wanted.size) {
-    const ssize_t n = ::pread(open->file.get(), room + got, wanted.size - got,
-                              static_cast<off_t>(wanted.offset + got));
+    const ssize_t n =
+        ::pread(file, room + got, wanted.size - got, static_cast<off_t>(wanted.offset + got));
     if (n < 0 && errno == EINTR) {
       continue;
     }
@@ -130,16 +139,14 @@ bool Share::write(const FuseRequest& request, FuseReply& reply) {
   if (!body.take(wanted) || wanted.size != body.rest().size() || wanted.size > kFuseData) {
     return false;
   }
-  const Handle* const open = handle(wanted.fh);
-  if (open == nullptr) {
-    reply.fail(EBADF);
+  const int file = opened(wanted.fh, reply);
+  if (file < 0) {
     return true;
   }
   fuse_write_out told{};
   while (told.size < wanted.size) {
-    const ssize_t n =
-        ::pwrite(open->file.get(), body.rest().data() + told.size, wanted.size - told.size,
-                 static_cast<off_t>(wanted.offset + told.size));
+    const ssize_t n = ::pwrite(file, body.rest().data() + told.size, wanted.size - told.size,
+                               static_cast<off_t>(wanted.offset + told.size));
     if (n < 0 && errno == EINTR) {
       continue;
     }
@@ -157,19 +164,20 @@ bool Share::write(const FuseRequest& request, FuseReply& reply) {
 
 bool Share::list(const FuseRequest& request, FuseReply& reply) {
   fuse_read_in wanted{};
-  FuseBody body(request.body);
-  if (!body.take(wanted) || !body.at_end() || wanted.size > kFuseData) {
+  if (!take_whole(request, wanted) || wanted.size > kFuseData) {
     return false;
   }
-  const Handle* const open = handle(wanted.fh);
-  if (open == nullptr ||
-      ::lseek(open->file.get(), static_cast<off_t>(wanted.offset), SEEK_SET) < 0) {
-    reply.fail(open == nullptr ? EBADF : errno);
+  const int file = opened(wanted.fh, reply);
+  if (file < 0) {
+    return true;
+  }
+  if (::lseek(file, static_cast<off_t>(wanted.offset), SEEK_SET) < 0) {
+    reply.fail(errno);
     return true;
   }
   alignas(std::uint64_t) std::array<char, 32U << 10> buffer;
   for (;;) {
-    const long n = ::syscall(SYS_getdents64, open->file.get(), buffer.data(), buffer.size());
+    const long n = ::syscall(SYS_getdents64, file, buffer.data(), buffer.size());
     if (n < 0 && reply.size() == 0) {
       reply.fail(errno);
     }
@@ -200,54 +208,56 @@ bool Share::list(const FuseRequest& request, FuseReply& reply) {
 
 bool Share::sync(const FuseRequest& request, FuseReply& reply) {
   fuse_fsync_in wanted{};
-  FuseBody body(request.body);
-  if (!body.take(wanted) || !body.at_end()) {
+  if (!take_whole(request, wanted)) {
     return false;
   }
-  const Handle* const open = handle(wanted.fh);
-  if (open == nullptr) {
-    reply.fail(EBADF);
+  const int file = opened(wanted.fh, reply);
+  if (file < 0) {
     return true;
   }
   const bool data_only = (wanted.fsync_flags & FUSE_FSYNC_FDATASYNC) != 0;
-  const int result = data_only ? ::fdatasync(open->file.get()) : ::fsync(open->file.get());
+  const int result = data_only ? ::fdatasync(file) : ::fsync(file);
   reply.fail(result == 0 ? 0 : errno);
   return true;
 }
 
 bool Share::reserve(const FuseRequest& request, FuseReply& reply) {
   fuse_fallocate_in wanted{};
-  FuseBody body(request.body);
-  if (!body.take(wanted) || !body.at_end()) {
+  if (!take_whole(request, wanted)) {
     return false;
   }
   constexpr std::uint32_t kKinds =
       FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE;
-  const Handle* const open = handle(wanted.fh);
-  if (open == nullptr || (wanted.mode & ~kKinds) != 0) {
-    reply.fail(open == nullptr ? EBADF : EOPNOTSUPP);
+  const int file = opened(wanted.fh, reply);
+  if (file < 0) {
+    return true;
+  }
+  if ((wanted.mode & ~kKinds) != 0) {
+    reply.fail(EOPNOTSUPP);
     return true;
   }
   const int result =
-      ::fallocate(open->file.get(), static_cast<int>(wanted.mode),
-                  static_cast<off_t>(wanted.offset), static_cast<off_t>(wanted.length));
+      ::fallocate(file, static_cast<int>(wanted.mode), static_cast<off_t>(wanted.offset),
+                  static_cast<off_t>(wanted.length));
   reply.fail(result == 0 ? 0 : errno);
   return true;
 }
 
 bool Share::seek(const FuseRequest& request, FuseReply& reply) {
   fuse_lseek_in wanted{};
-  FuseBody body(request.body);
-  if (!body.take(wanted) || !body.at_end()) {
+  if (!take_whole(request, wanted)) {
     return false;
   }
-  const Handle* const open = handle(wanted.fh);
-  if (open == nullptr || (wanted.whence != SEEK_DATA && wanted.whence != SEEK_HOLE)) {
-    reply.fail(open == nullptr ? EBADF : EINVAL);
+  const int file = opened(wanted.fh, reply);
+  if (file < 0) {
+    return true;
+  }
+  if (wanted.whence != SEEK_DATA && wanted.whence != SEEK_HOLE) {
+    reply.fail(EINVAL);
     return true;
   }
   const off_t at =
-      ::lseek(open->file.get(), static_cast<off_t>(wanted.offset), static_cast<int>(wanted.whence));
+      ::lseek(file, static_cast<off_t>(wanted.offset), static_cast<int>(wanted.whence));
   if (at < 0) {
     reply.fail(errno);
   }

@@ -51,7 +51,7 @@ void Share::tell_entry(std::uint64_t parent, int folder, const std::string& name
     return;
   }
   if (is_hidden(folder, name)) {
-    hidden_nodes_.insert(told.nodeid);
+    nodes_.hide(told.nodeid);
   }
   reply.put(told);
 }
@@ -209,7 +209,7 @@ bool Share::link(const FuseRequest& request, FuseReply& reply) {
   if (!body.take(wanted) || !body.take_name(name) || !body.at_end()) {
     return false;
   }
-  if (hidden_nodes_.contains(wanted.oldnodeid)) {
+  if (nodes_.hides(wanted.oldnodeid)) {
     reply.fail(EACCES);
     return true;
   }

@@ -132,6 +132,22 @@ void ShareNodes::move(const FileKey& key, std::uint64_t parent, const std::strin
   }
 }
 
+void ShareNodes::hide(std::uint64_t node) {
+  if (const auto found = nodes_.find(node); found != nodes_.end()) {
+    found->second.hidden = true;
+  }
+}
+
+bool ShareNodes::hides(std::uint64_t node) const {
+  const auto found = nodes_.find(node);
+  return found != nodes_.end() && found->second.hidden;
+}
+
+std::size_t ShareNodes::hidden() const {
+  return static_cast<std::size_t>(std::count_if(
+      nodes_.begin(), nodes_.end(), [](const auto& node) { return node.second.hidden; }));
+}
+
 void ShareNodes::forget(std::uint64_t node, std::uint64_t times) {
   const auto found = nodes_.find(node);
   if (node == kRoot || found == nodes_.end()) {

@@ -47,6 +47,10 @@ class ShareNodes {
   // A file has another name now, if it is known.
   void move(const FileKey& key, std::uint64_t parent, const std::string& name);
   void forget(std::uint64_t node, std::uint64_t times);
+  // That a file is not to be used, as long as it is known.
+  void hide(std::uint64_t node);
+  [[nodiscard]] bool hides(std::uint64_t node) const;
+  [[nodiscard]] std::size_t hidden() const;  // how many are
   [[nodiscard]] bool knows(std::uint64_t node) const { return nodes_.contains(node); }
   [[nodiscard]] std::size_t size() const { return nodes_.size(); }
 
@@ -57,6 +61,7 @@ class ShareNodes {
     FileKey key;
     std::uint64_t seen = 0;  // and not forgotten
     std::uint64_t children = 0;
+    bool hidden = false;
   };
 
   void place(Node& node, std::uint64_t parent, const std::string& name);

@@ -286,6 +286,18 @@ TEST_F(ShareTest, WhatIsReadOnlyIsNotChanged) {
   EXPECT_EQ(on_host("file"), "text");
 }
 
+TEST_F(ShareTest, WhatIsHiddenIsForgottenWithItsFile) {
+  put("secret", "text");
+  share_->hide("secret");
+  for (int i = 0; i < 3; ++i) {
+    const std::uint64_t secret = look(kRoot, "secret");
+    EXPECT_EQ(open(secret, O_RDONLY), EACCES);
+    EXPECT_EQ(share_->hidden(), 1U);
+    EXPECT_TRUE(ask(FUSE_FORGET, secret, bytes_of(fuse_forget_in{1})));
+    EXPECT_EQ(share_->hidden(), 0U);
+  }
+}
+
 TEST_F(ShareTest, WhatIsHiddenIsSeenAndNotUsed) {
   std::filesystem::create_directories(top_ + "/folder/keys");
   put(".env", "secret");

@@ -13,13 +13,19 @@ namespace carrel::microvm {
 
 // What makes a machine: the seam behind which a VMM is. A VMM gets the machine's terms as its
 // arguments, reads its kernel from a file, has a line to the machine's first process and a
-// read-only block device, and no way to be talked to otherwise.
+// read-only block device, and no way to be talked to otherwise, unless it has no sandbox and is to
+// be saved.
 enum class Accelerator { kKvm, kEmulated };
+
+// kSaves: it boots, and has a monitor by descriptor; it is for nobody, and saved. kRestores: it
+// goes on from what was saved, and reads that from a descriptor.
+enum class MachineStart { kBoots, kSaves, kRestores };
 
 struct MachineTerms {
   Accelerator accelerator = Accelerator::kEmulated;
   std::uint64_t memory_bytes = 0;
   std::uint32_t cpus = 1;
+  MachineStart start = MachineStart::kBoots;
 };
 
 // How a VMM is given the line and the block device.
@@ -46,6 +52,8 @@ class Vmm {
   Supply supply = Supply::kDescriptors;
   // Whether it can do without KVM.
   enum class Emulation { kPossible, kImpossible } emulation = Emulation::kPossible;
+  // Whether it can save a machine, and go on from there.
+  enum class Saving { kPossible, kImpossible } saving = Saving::kImpossible;
 
   [[nodiscard]] virtual VmmStart machine(const MachineTerms& terms) const = 0;
   // Of a machine that only boots its kernel, with KVM, which has nothing to run and gives up: the

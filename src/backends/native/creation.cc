@@ -64,6 +64,7 @@ Creation::Creation(Creation&& other) noexcept
       rows_(other.rows_),
       request_(std::move(other.request_)),
       lock_(std::move(other.lock_)),
+      walls_(other.walls_),
       launched_(std::move(other.launched_)),
       draft_(std::move(other.draft_)),
       row_(std::move(other.row_)),
@@ -118,7 +119,7 @@ Result<Creation> Creation::begin(storage::Home& home, storage::OpenState& rows, 
   job.id = request.id;
   job.spec = request.spec;
   job.lifetime = Lifetime::kLongLived;
-  job.walls = means.walls;
+  job.walls = creation.walls_ = means.walls;
   job.lease_ms = request.lease_ms;
   job.trees = std::move(creation.request_.trees);
   if (request.origin == CreateRequest::Origin::kStopped) {
@@ -218,6 +219,9 @@ Result<Creation::Finished> Creation::finish() {
   protocol::Reader reader(
       {reinterpret_cast<const unsigned char*>(frame.payload.data()), frame.payload.size()});
   add_clocks(static_cast<protocol::Clocks>(reader.u32()), launched_.enforcement);
+  if (sandbox::are_machines(walls_)) {
+    (void)settle_origin(*walls_, launched_);
+  }
   CARREL_TRY(store());
   lock_.reset();
   return Finished{request_.id, launched_.child, std::move(launched_.pidfd),

@@ -68,6 +68,7 @@ class Creation {
   storage::OpenState* rows_;
   CreateRequest request_;
   UniqueFd lock_;  // of the box; valid as long as this object is responsible for it
+  const sandbox::Walls* walls_ = nullptr;
   Launched launched_;
   std::optional<storage::BoxRecord> draft_;  // that is written already
   storage::SandboxRow row_;

@@ -75,6 +75,7 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   if (machine) {
     const bool kvm = facts.builder.find(" with KVM") != std::string::npos;
     add("acceleration", kvm ? "KVM" : "none", facts.builder_warning);
+    add(kStartedFrom, facts.origin.from, facts.origin.note);
   } else if (!facts.builder_warning.empty()) {
     add(kKnownFlaws, facts.builder, facts.builder_warning);
   }

@@ -38,6 +38,8 @@ struct Enforcement {
 
 // The row that names what is known to be wrong with whoever built the walls.
 inline constexpr char kKnownFlaws[] = "known flaws";
+// The row that tells how a machine began.
+inline constexpr char kStartedFrom[] = "started from";
 
 struct EnforcementFacts {
   kernel::CgroupEnforcement cgroup;
@@ -47,6 +49,7 @@ struct EnforcementFacts {
   std::string builder;            // of the walls, with its version; empty: the guest
   sandbox::LimitHolders holders;  // where this process has no control groups for them
   std::string builder_warning;    // what is known to be wrong with that version
+  sandbox::Origin origin;         // of a machine
   int landlock_abi = 0;
   enum class Kernel { kHosts, kGvisors, kMachines };
   Kernel kernel = Kernel::kHosts;

@@ -37,6 +37,7 @@ struct Launched {
   // Of one behind somebody else's walls: what they said, and what is left to be done when the guest
   // has checked its room.
   UniqueFd complaints;
+  sandbox::Origin origin;
   struct Rest {
     kernel::CaptiveNetwork network;  // empty: it has none
     std::string boot;
@@ -47,6 +48,9 @@ struct Launched {
 
 // That, after kRoomChecked.
 Status finish_room(Launched& launched);
+
+// When the guest of a machine is there: tells how that began. True: not as it was told before.
+bool settle_origin(const sandbox::Walls& walls, Launched& launched);
 
 struct LaunchRequest {
   std::string id;

@@ -54,6 +54,7 @@ Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
   room.id = request_.id;
   room.installation = home_->label();
   room.folder = home_->path() + "/run";
+  room.home = home_->path();
   room.limits = request_.spec.limits;
   constexpr std::string_view kFolder = "dir:";
   if (request_.spec.image.starts_with(kFolder)) {
@@ -119,6 +120,7 @@ Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
   }
   launched.pidfd = std::move(started.guest_process);
   launched.complaints = std::move(started.complaints);
+  launched.origin = std::move(started.origin);
   // CRITICAL: no directory of the host's is given to another kernel.
   return send_frame(launched.stream.fd(), protocol::FrameType::kPlan, encode_plan(*mounts_),
                     own_kernel ? std::vector<int>() : descriptors_of_trees());
@@ -133,6 +135,7 @@ Result<Launched> Launch::finish_walls(const HostSetup& host, SandboxGroups group
     EnforcementFacts facts = this->facts(host, groups);
     facts.builder = builder;
     facts.builder_warning = request_.walls->warning(request_.spec);
+    facts.origin = launched.origin;
     facts.holders = request_.walls->limit_holders(request_.spec);
     if (!facts.holders.why_not.empty()) {
       facts.why_no_memory = facts.why_no_cpu = facts.why_no_pids = facts.holders.why_not;
@@ -165,6 +168,18 @@ Result<Launched> Launch::finish_walls(const HostSetup& host, SandboxGroups group
   launched.groups = std::move(groups);
   launched.id_range = std::exchange(id_range_, std::nullopt);
   return launched;
+}
+
+bool settle_origin(const sandbox::Walls& walls, Launched& launched) {
+  const std::string before = launched.origin.from;
+  walls.settle_origin(launched.complaints.get(), launched.origin);
+  for (Enforcement::Row& row : launched.enforcement.rows) {
+    if (row.name == kStartedFrom) {
+      row.by = launched.origin.from;
+      row.note = launched.origin.note;
+    }
+  }
+  return launched.origin.from != before;
 }
 
 Status finish_room(Launched& launched) {

@@ -297,7 +297,11 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
   if (listener) {
     listener(box.enforcement);
   }
-  const Status settled = settle(box, job.spec, find_walls_(job.spec.backend, job.spec.runtime));
+  const sandbox::Walls* const walls = find_walls_(job.spec.backend, job.spec.runtime);
+  const Status settled = settle(box, job.spec, walls);
+  if (sandbox::are_machines(walls) && settle_origin(*walls, box) && listener) {
+    listener({{*box.enforcement.find(kStartedFrom)}});
+  }
   Result<sandbox::ExecResult> result = settled.ok() ? serve(box, std::move(network), job, start, io)
                                                     : Result<sandbox::ExecResult>(settled.error());
   end_sandbox(box);

@@ -282,8 +282,10 @@ void sweep_quickly(storage::Home& home) {
 }
 
 void sweep_walls(const storage::Home& home, sandbox::FindWalls find_walls) {
-  if (const sandbox::Walls* walls = find_walls(policy::Backend::kDocker, {}); walls != nullptr) {
-    walls->sweep(home.path() + "/run", home.label());
+  for (const policy::Backend backend : {policy::Backend::kDocker, policy::Backend::kMicrovm}) {
+    if (const sandbox::Walls* walls = find_walls(backend, {}); walls != nullptr) {
+      walls->sweep(home.path() + "/run", home.label());
+    }
   }
 }
 
