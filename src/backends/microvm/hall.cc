@@ -224,6 +224,7 @@ Result<Clerk> start_clerk(const HallRequest& request, const UniqueFd& ready) {
 
 [[noreturn]] void become_vmm(const HallRequest& request, int line, int blocks) {
   std::vector<char*> words;
+  words.reserve(request.vmm.size() + 1);
   for (const std::string& word : request.vmm) {
     words.push_back(const_cast<char*>(word.c_str()));
   }
