@@ -16,9 +16,11 @@
 namespace carrel::microvm {
 namespace {
 
+constexpr std::uint64_t kPage = 4096;
+
 class Letters final : public Blocks {
  public:
-  [[nodiscard]] std::uint64_t size() const override { return 300 * 4096; }
+  [[nodiscard]] std::uint64_t size() const override { return 300 * kPage; }
   bool read(std::uint64_t offset, std::span<char> out) override {
     if (offset % 4096 != 0 || out.size() % 4096 != 0 || offset + out.size() > size()) {
       return false;
@@ -26,7 +28,7 @@ class Letters final : public Blocks {
     for (std::size_t i = 0; i < out.size(); ++i) {
       out[i] = at(offset + i);
     }
-    return offset != 290 * 4096;
+    return offset != 290 * kPage;
   }
   static char at(std::uint64_t offset) {
     return static_cast<char>('a' + (offset / 4096 + offset % 7) % 26);
@@ -65,8 +67,8 @@ TEST(DriveTest, ReadsWhatIsThereAtAnyOffset) {
 }
 
 TEST(DriveTest, NothingIsPastTheEnd) {
-  EXPECT_EQ(ask(FUSE_READ, reading(300 * 4096 - 10, 4096)).bytes().size(), 10U);
-  EXPECT_EQ(ask(FUSE_READ, reading(300 * 4096, 4096)).bytes(), "");
+  EXPECT_EQ(ask(FUSE_READ, reading(300 * kPage - 10, 4096)).bytes().size(), 10U);
+  EXPECT_EQ(ask(FUSE_READ, reading(300 * kPage, 4096)).bytes(), "");
   EXPECT_EQ(ask(FUSE_READ, reading(~0ULL - 4095, 4096)).bytes(), "");
   EXPECT_EQ(ask(FUSE_READ, reading(~0ULL, 1)).error(), 0);
 }
@@ -75,7 +77,7 @@ TEST(DriveTest, ReadingTooMuchOrWhatCannotBeReadIsAnError) {
   EXPECT_EQ(ask(FUSE_READ, reading(0, (128U << 10) + 1)).error(), EINVAL);
   EXPECT_EQ(ask(FUSE_READ, reading(0, ~0U)).error(), EINVAL);
   EXPECT_EQ(ask(FUSE_READ, char{0}).error(), EINVAL);
-  EXPECT_EQ(ask(FUSE_READ, reading(290 * 4096, 4096)).error(), EIO);
+  EXPECT_EQ(ask(FUSE_READ, reading(290 * kPage, 4096)).error(), EIO);
 }
 
 TEST(DriveTest, OnlyTheOneFileIsThereAndItIsOnlyRead) {
@@ -107,10 +109,10 @@ TEST(DriveTest, AKernelThatIsTooOldOrAnotherIsRefused) {
 
 // What the reader finds; 0: everything is right.
 int read_drive(const char* place, pid_t server) {
-  constexpr off_t kSize = 300 * 4096;
+  constexpr off_t kSize = 300 * kPage;
   const UniqueFd file(::open(place, O_RDONLY | O_CLOEXEC));
   struct stat info{};
-  std::string buffer(250 * 4096, '\0');
+  std::string buffer(250 * kPage, '\0');
   if (!file.valid() || ::lseek(file.get(), 0, SEEK_END) != kSize) {
     return 2;
   }
@@ -126,7 +128,7 @@ int read_drive(const char* place, pid_t server) {
       ::pread(file.get(), buffer.data(), 4096, kSize) != 0) {
     return 5;
   }
-  if (::pread(file.get(), buffer.data(), 4096, 290 * 4096) != -1 || errno != EIO) {
+  if (::pread(file.get(), buffer.data(), 4096, 290 * kPage) != -1 || errno != EIO) {
     return 6;
   }
   if (::open(place, O_RDWR | O_CLOEXEC) >= 0 || errno != EROFS) {

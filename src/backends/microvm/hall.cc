@@ -214,6 +214,7 @@ Result<Clerk> start_clerk(const HallRequest& request, const UniqueFd& ready) {
 [[noreturn]] void execute_vmm(const std::vector<std::string>& command,
                               const std::vector<int>& descriptors) {
   std::vector<char*> words;
+  words.reserve(command.size() + 1);
   for (const std::string& word : command) {
     words.push_back(const_cast<char*>(word.c_str()));
   }
