@@ -93,18 +93,22 @@ void CaptiveSockets::close_all() {
 }
 
 bool is_captive() {
-  struct sockaddr_in own{};
-  own.sin_family = AF_INET;
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const bool is = fd >= 0 &&
-                  inet_pton(AF_INET, kernel::kCaptiveAddress.data(), &own.sin_addr) == 1 &&
-                  bind(fd, reinterpret_cast<struct sockaddr*>(&own), sizeof own) == 0;
-  const int reason = errno;
-  if (fd >= 0) {
-    close(fd);
+  constexpr std::uint32_t kNowhere = 0xc0000201;  // 192.0.2.1
+  constexpr std::uint16_t kDiscard = 9;
+  struct sockaddr_in nowhere{};
+  nowhere.sin_family = AF_INET;
+  nowhere.sin_port = htons(kDiscard);
+  nowhere.sin_addr.s_addr = htonl(kNowhere);
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) {
+    return false;
   }
-  errno = reason;
-  return is;
+  // There is a way to everywhere, and no datagram is let through on it.
+  const bool routed =
+      connect(fd, reinterpret_cast<struct sockaddr*>(&nowhere), sizeof nowhere) == 0;
+  const bool refused = routed && send(fd, "carrel", 6, MSG_DONTWAIT | MSG_NOSIGNAL) < 0;
+  close(fd);
+  return refused;
 }
 
 bool make_captive(const protocol::Captive& captive, Failure& failure) {

@@ -13,8 +13,7 @@ namespace carrel::guest {
 // CAP_NET_ADMIN over it. Until somebody outside holds its sockets, nothing answers in it.
 bool make_captive(const protocol::Captive& captive, Failure& failure);
 
-// That the network which this process sees is such a one, where somebody else made it. False with
-// errno.
+// Whether the network that this process sees is such a one, where somebody else made it.
 bool is_captive();
 
 // The sockets of a captive network, for whoever is to serve it.

@@ -132,7 +132,7 @@ bool lock_furnished(Guest& guest, Kernel kernel, const Received& frame, Failure&
   }
   // On the host's kernel whoever makes it sees to it that it is the room's.
   if (kernel == Kernel::kGvisors && !guest.boot.captive.empty() && !is_captive()) {
-    return failure.at("rely on these walls: the network is not", "the sandbox's", -errno);
+    return failure.at("rely on these walls: the network is not", "the sandbox's", 0);
   }
   return take_descriptors(guest, frame, failure) && check_identity(guest.boot, failure) &&
          prepare_landlock(guest.boot, guest.root, guest.ruleset, failure) && is_top(failure) &&

@@ -14,7 +14,8 @@
 // it, or a process that goes there for that.
 namespace carrel::kernel {
 
-// The second address of the namespace's own: see kCaptiveAddress.
+// Addresses of the namespace's own, without which libraries would believe that there is no network.
+inline constexpr std::string_view kCaptiveAddress = "10.255.0.2";
 inline constexpr std::string_view kCaptiveAddress6 = "fd63:6172:7265::2";
 // Where its resolver is said to be. Lookups that are sent anywhere else arrive at the same place.
 inline constexpr std::string_view kCaptiveResolver = "198.18.0.1";

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -126,6 +127,30 @@ TEST_P(GvisorNetwork, NothingOfTheHostsIsReachedThroughItsSockets) {
   EXPECT_EQ(interfaces.out, "lo\n");
 }
 
+// Whoever takes over gVisor's kernel cannot change the rules of the network that it is in.
+TEST_P(GvisorNetwork, NobodyOfGvisorsHasRightsOverTheNetwork) {
+  const Box box(GetParam(), with("allow=allowed.test"));
+  const std::vector<HostProcess> porches = processes_of("porch");
+  ASSERT_FALSE(porches.empty());
+  const auto network_of = [](pid_t pid) {
+    std::error_code failed;
+    return std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/ns/net", failed)
+        .string();
+  };
+  constexpr unsigned long long kRights = 3ULL << 12U;  // CAP_NET_ADMIN and CAP_NET_RAW
+  int seen = 0;
+  for (const HostProcess& one : descendants()) {
+    const bool porch = std::any_of(porches.begin(), porches.end(),
+                                   [&](const HostProcess& other) { return other.pid == one.pid; });
+    if (!porch && network_of(one.pid) == network_of(porches.front().pid)) {
+      const std::string held = status_field(one.pid, "CapPrm");
+      EXPECT_EQ(std::stoull("0" + held, nullptr, 16) & kRights, 0U) << one.name << " " << held;
+      ++seen;
+    }
+  }
+  EXPECT_GT(seen, 0);
+}
+
 TEST_P(GvisorNetwork, WithoutAnEgressProcessNothingLeavesAndTheNextOneFindsIt) {
   const Box box(GetParam(), with("full"));
   ASSERT_NE(inside(box, fetching("https://allowed.test/")).find("hello"), std::string::npos);
@@ -150,11 +175,13 @@ TEST_P(GvisorNetwork, WithoutAnEgressProcessNothingLeavesAndTheNextOneFindsIt) {
 // Whoever gives the sockets is replaced when somebody ends it, and the network is served again.
 TEST_P(GvisorNetwork, WhoGivesItsSocketsIsReplaced) {
   const Box box(GetParam(), with("allow=allowed.test"));
-  const pid_t first = box.first_process();
-  ASSERT_GT(first, 1);
+  const std::vector<HostProcess> porches = processes_of("porch");
   int ended = 0;
-  for (const HostProcess& one : processes_of("porch")) {
-    if (one.parent == first) {
+  for (const HostProcess& one : porches) {
+    const bool below = std::any_of(porches.begin(), porches.end(), [&](const HostProcess& above) {
+      return above.pid == one.parent;
+    });
+    if (below) {
       ASSERT_GT(one.pid, 1);
       ASSERT_EQ(::kill(one.pid, SIGKILL), 0);
       ++ended;

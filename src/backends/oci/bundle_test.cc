@@ -72,8 +72,7 @@ TEST(OciBundle, BehindGvisorANetworkIsTheOneOfThePorch) {
   for (const char* rules : {"", "rules"}) {
     sandbox::RoomRequest request;
     request.captive.rules = rules;
-    const auto made =
-        bundle_for(request, Places{"/stage", {}}, everything_exists, Dialect::kGvisors);
+    auto made = bundle_for(request, Places{"/stage", {}}, everything_exists, Dialect::kGvisors);
     ASSERT_TRUE(made.ok());
     Words kinds;
     const json config = json::parse(made->config);
