@@ -14,6 +14,7 @@ namespace carrel::storage {
 //
 //   installation      eight hex digits that label this installation's control groups
 //   state.db          the long-lived sandboxes
+//   machines/         virtual machines that were saved: see backends/microvm/snapshots.h
 //   run/once/ID       a one-shot sandbox; whoever owns it holds a lock on the file
 //   run/box/ID/       a long-lived one: its socket
 //   run/ids/N         as root: which sandbox has the N-th range of user ids

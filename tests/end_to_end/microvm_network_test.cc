@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "support/box.h"
+#include "support/machines.h"
 #include "support/networked.h"
 
 namespace carrel::test {
@@ -16,6 +17,15 @@ using std::chrono::seconds;
 // What may leave a machine, against an internet of the test's own.
 class MicrovmNetwork : public NetworkedTest {
  protected:
+  void SetUp() override {
+    NetworkedTest::SetUp();
+    use_saved_machines();
+    plant_saved_machine(GetParam());
+  }
+  void TearDown() override {
+    await_savers();
+    NetworkedTest::TearDown();
+  }
   static std::vector<std::string> with(const std::string& network) {
     return {"--backend", "microvm", "--network", network};
   }

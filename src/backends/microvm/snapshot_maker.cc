@@ -20,7 +20,9 @@ namespace carrel::microvm {
 
 namespace {
 
-constexpr std::uint32_t kNobody = 65534;
+// As root: one that no other process has, who could look at this one and change what it writes. It
+// is among the ids of sandboxes, of whose ranges each uses the first only.
+constexpr std::uint32_t kMakersId = 0x70000002;
 constexpr std::size_t kLargestRequest = 1U << 20;
 constexpr int kPolite = 5;                       // whoever waits for a machine comes first
 constexpr rlim_t kLargestSnapshot = 1ULL << 30;  // of any file that is written
@@ -64,7 +66,7 @@ int await(pid_t child) {
   return status;
 }
 
-// CRITICAL: in the jail of every machine, and not as root.
+// CRITICAL: in the jail of every machine, not as root, and as nobody else.
 Status make(const MakerRequest& request, const UniqueFd& file) {
   const rlimit most{kLargestSnapshot, kLargestSnapshot};
   if (::setrlimit(RLIMIT_FSIZE, &most) != 0) {
@@ -79,7 +81,7 @@ Status make(const MakerRequest& request, const UniqueFd& file) {
   program.descriptors = {asked.get(),  nothing.get(),    nothing.get(),
                          kMakerKernel, kMakerFirstFiles, file.get()};
   if (::geteuid() == 0) {
-    program.id = kNobody;
+    program.id = kMakersId;
     if (!request.group.empty()) {
       program.further_group = static_cast<std::uint32_t>(std::stoul(request.group));
     }
