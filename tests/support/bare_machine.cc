@@ -202,6 +202,24 @@ uint16_t connect(uint32_t from, uint32_t to) {
   return receive(from);
 }
 
+void await_data() {
+  for (uint16_t what = 0; what != kData;) {
+    what = receive(kOwnPort);
+    if (what == kReset) {
+      end();
+    }
+  }
+}
+
+// Before the trunk: the host asks whether somebody waits, and wakes him, each time in one piece.
+void be_woken() {
+  static const char* const kAnswers[] = {"waiting\n", "awoken!\n"};
+  for (const char* const answer : kAnswers) {
+    await_data();
+    send(kData, kOwnPort, kHostPort, answer, 8);
+  }
+}
+
 // A frame of the trunk.
 void say(uint8_t kind, const uint8_t* payload, uint8_t size) {
   uint8_t bytes[264] = {kind};
@@ -259,11 +277,10 @@ extern "C" [[noreturn]] void run() {
   if (connect(kOwnPort, kHostPort) != kResponse) {
     end();
   }
+  be_woken();
   constexpr uint8_t kHello = 1;
   say(kHello, nullptr, 0);
-  if (receive(kOwnPort) != kData) {
-    end();
-  }
+  await_data();
   // Whoever speaks has taken the line.
   if (wrong == nullptr && connect(kOwnPort + 2, kHostPort) != kReset) {
     wrong = "be refused a second line";
