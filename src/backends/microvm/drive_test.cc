@@ -151,7 +151,9 @@ int live(const char* place) {
   const pid_t server = ::fork();
   if (server == 0) {
     Letters letters;
-    if (lock_in(Post::kBesideMachine).ok()) {
+    // A sanitizer looks at a type once, by system calls that are refused later.
+    const Blocks* const volatile known = &letters;
+    if (known->size() > 0 && lock_in(Post::kBesideMachine).ok()) {
       serve_drive(device.value().get(), letters);
     }
     ::_exit(0);

@@ -106,7 +106,7 @@ TEST(FirecrackerTest, AMachineHasADriveThatIsReadASocketAndNothingElse) {
 TEST(FirecrackerTest, ItsFirstProcessIsToldLast) {
   const json settings = settings_of({Accelerator::kKvm, 512U << 20, 2});
   const std::string words = settings["boot-source"]["boot_args"];
-  EXPECT_TRUE(words.ends_with(" -- machine")) << words;
+  EXPECT_TRUE(words.ends_with(" -- machine vsock")) << words;
   EXPECT_NE(words.find("reboot=k"), std::string::npos) << "it would not end with success";
   EXPECT_EQ(words.find("console="), std::string::npos) << words;
 }
