@@ -61,8 +61,8 @@ json object(As as, std::vector<std::string> words) {
 std::string strays_of(const std::string& directory) {
   std::string wrong;
   for (const std::string& name : names_in(directory)) {
-    const std::set<std::string> known = {"box",   "disk", "index", "lock", "mount",
-                                         "stage", "tree", "use",   "work"};
+    const std::set<std::string> known = {"box",   "disk",  "index", "lock", "mount",
+                                         "quiet", "stage", "tree",  "use",  "work"};
     wrong += known.contains(name) ? "" : "stray " + directory + "/" + name + "\n";
   }
   for (const std::string& name : names_in(directory + "/stage")) {
