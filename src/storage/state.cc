@@ -49,7 +49,7 @@ Status rebuild(Database& database) {
   if (version >= kSchemaVersion) {
     return {};
   }
-  return database.execute(tables == 0 ? kNoteVersion : kFrom[version]);
+  return database.execute(tables == 0 ? kNoteVersion : kFrom[version == 1 ? 1 : 0]);
 }
 
 Status bring_up_to_date(Database& database) {
