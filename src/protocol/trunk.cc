@@ -85,7 +85,7 @@ void write_trunk_header(const TrunkFrame& frame, unsigned char* data) {
   writer.u32(frame.size);
 }
 
-void Trunk::begin(TrunkEnd here, int line, int first, const Owner& owner) {
+void Trunk::begin(TrunkEnd here, const Line& line, int first, const Owner& owner) {
   here_ = here;
   line_ = line;
   owner_ = owner;
@@ -299,7 +299,9 @@ bool Trunk::take_frame() {
 bool Trunk::hear() {
   char piece[kTrunkPiece];
   for (int rounds = 0; rounds < 8; ++rounds) {
-    const ssize_t n = read(line_, piece, sizeof piece);
+    const LineReader& reader = line_.reader;
+    const long n = reader.read != nullptr ? reader.read(reader.self, line_.in, piece, sizeof piece)
+                                          : read(line_.in, piece, sizeof piece);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
       return true;
     }
@@ -420,7 +422,7 @@ bool Trunk::send_out() {
     if (out_size_ == 0 && !fill()) {
       return true;
     }
-    const ssize_t n = write(line_, out_ + out_start_, out_size_ - out_start_);
+    const ssize_t n = write(line_.out, out_ + out_start_, out_size_ - out_start_);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
       return true;
     }
@@ -437,12 +439,16 @@ bool Trunk::send_out() {
 
 bool Trunk::serve(const int* others, std::size_t count, unsigned& ready, int timeout_ms) {
   ready = 0;
-  struct pollfd watched[1 + kTrunkChannels + kMostOthers] = {};
+  struct pollfd watched[2 + kTrunkChannels + kMostOthers] = {};
   if (!send_out()) {
     return false;
   }
   std::size_t used = 0;
-  watched[used++] = {line_, static_cast<short>(POLLIN | (out_size_ > 0 ? POLLOUT : 0)), 0};
+  const bool waits = out_size_ > 0;
+  const bool two_ways = line_.in != line_.out;
+  watched[used++] = {line_.in, static_cast<short>(POLLIN | (waits && !two_ways ? POLLOUT : 0)), 0};
+  watched[used++] = {waits && two_ways ? line_.out : -1, POLLOUT, 0};
+  const std::size_t first_channel = used;
   std::uint16_t numbers[kTrunkChannels];
   std::size_t channels = 0;
   for (std::uint16_t i = 0; i < kTrunkChannels; ++i) {
@@ -468,7 +474,7 @@ bool Trunk::serve(const int* others, std::size_t count, unsigned& ready, int tim
     return errno == EINTR;
   }
   for (std::size_t i = 0; i < channels; ++i) {
-    if ((watched[1 + i].revents & (POLLOUT | POLLERR | POLLHUP)) != 0) {
+    if ((watched[first_channel + i].revents & (POLLOUT | POLLERR | POLLHUP)) != 0) {
       deliver(numbers[i]);
     }
   }

@@ -74,8 +74,23 @@ class Trunk {
     void* self = nullptr;
   };
 
-  // `line` does not block. Channel 0 is `first`, which is open from the beginning.
-  void begin(TrunkEnd here, int line, int first, const Owner& owner);
+  // How a line is read that has something else around its bytes: as read(). Null: read() does.
+  struct LineReader {
+    long (*read)(void* self, int fd, char* out, std::size_t size) = nullptr;
+    void* self = nullptr;
+  };
+  // Descriptors that do not block; one for both where the line is a socket or a device.
+  struct Line {
+    int in = -1;
+    int out = -1;
+    LineReader reader = {};
+  };
+
+  // Channel 0 is `first`, which is open from the beginning.
+  void begin(TrunkEnd here, const Line& line, int first, const Owner& owner);
+  void begin(TrunkEnd here, int line, int first, const Owner& owner) {
+    begin(here, Line{line, line}, first, owner);
+  }
 
   // Carries a connection. False: there are too many, and it is still the caller's.
   bool carry(int fd);
@@ -132,7 +147,7 @@ class Trunk {
   void put(TrunkKind kind, std::uint16_t channel, std::uint32_t size);
 
   TrunkEnd here_ = TrunkEnd::kHost;
-  int line_ = -1;
+  Line line_;
   Owner owner_;
   bool heard_hello_ = false;
   bool heard_gone_ = false;

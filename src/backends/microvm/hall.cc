@@ -29,6 +29,7 @@
 #include "backends/microvm/vmm_program.h"
 #include "base/files.h"
 #include "guest/machine.h"
+#include "kernel/rights.h"
 #include "sandbox/builder.h"
 
 namespace carrel::microvm {
@@ -213,7 +214,7 @@ Result<Clerk> start_clerk(const HallRequest& request, const UniqueFd& ready) {
 
 [[noreturn]] void become_vmm(const HallRequest& request, const std::vector<int>& descriptors) {
   // QEMU is told to filter, and Firecracker only does so when it was built with filters.
-  if ((request.files.empty() ? drop_rights() : lock_in(Post::kVmm)).ok()) {
+  if ((request.files.empty() ? kernel::drop_rights() : lock_in(Post::kVmm)).ok()) {
     execute_vmm(request.vmm, descriptors);
   }
   ::_exit(127);
@@ -224,7 +225,7 @@ Result<Clerk> start_clerk(const HallRequest& request, const UniqueFd& ready) {
                                const UniqueFd& vmm, const std::vector<int>& descriptors) {
   leave_to_porter(request);
   char byte = 0;
-  if (drop_rights().ok() && ::read(word.get(), &byte, 1) == 1) {
+  if (kernel::drop_rights().ok() && ::read(word.get(), &byte, 1) == 1) {
     ::syscall(SYS_pidfd_send_signal, vmm.get(), SIGKILL, nullptr, 0);
     pollfd ended{vmm.get(), POLLIN, 0};
     (void)::poll(&ended, 1, -1);

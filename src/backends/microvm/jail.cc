@@ -1,13 +1,9 @@
 #include "backends/microvm/jail.h"
 
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <linux/mount.h>
-#include <linux/securebits.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -17,6 +13,7 @@
 #include <cerrno>
 
 #include "base/files.h"
+#include "kernel/rights.h"
 #include "kernel/seccomp.h"
 #include "kernel/uapi/mount.h"
 #include "policy/syscalls.h"
@@ -208,29 +205,9 @@ Status enter_root(const std::string& stage, const std::vector<std::string>& need
   return {};
 }
 
-Status drop_rights() {
-  for (unsigned long capability = 0; capability <= 63; ++capability) {
-    if (::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0) {
-      if (errno != EINVAL || capability == 0) {
-        return system_error("drop the bounding set");
-      }
-      break;
-    }
-  }
-  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct none[2] = {};
-  const rlimit no_core{0, 0};
-  if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0 ||
-      ::syscall(SYS_capset, &header, none) != 0 || ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-      ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || ::setrlimit(RLIMIT_CORE, &no_core) != 0) {
-    return system_error("drop the capabilities");
-  }
-  return {};
-}
-
 Status lock_in(Post post) {
   const kernel::SeccompProgram filter = kernel::compile(rules_of(post));
-  CARREL_TRY(drop_rights());
+  CARREL_TRY(kernel::drop_rights());
   const int reason = kernel::load_seccomp_child(filter.view());
   return reason == 0 ? Status() : system_error(reason, "load the filter of system calls");
 }

@@ -37,10 +37,8 @@ struct JailFile {
 Status enter_root(const std::string& stage, const std::vector<std::string>& needed,
                   const std::vector<JailFile>& files, const std::string& writable);
 
-// CRITICAL: before anything that comes from the machine is read. No capability, no way to gain one,
-// nobody else of the user's can look at its memory.
-Status drop_rights();
-// That, and a filter of system calls: for Carrel's own processes, those that show, that carry, and
+// CRITICAL: before anything that comes from the machine is read. No rights (kernel/rights.h), and a
+// filter of system calls: for Carrel's own processes, those that show, that carry, and
 // that change files; and for a VMM whose own filters depend on how it was built.
 enum class Post { kBesideMachine, kPorter, kClerk, kVmm };
 Status lock_in(Post post);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "sandbox/porter.h"
 
 namespace carrel::microvm {
 
@@ -30,8 +31,8 @@ struct PorterTerms {
   Spare spare;
 };
 
-// Why it ended: kEnded is what happens to every sandbox at last.
-enum class PorterEnd { kEnded, kNeverBegan, kTooSlow, kBroken };
+// Wakes the machine, and carries until its end.
+using sandbox::PorterEnd;
 PorterEnd carry(PorterTerms terms);
 
 }  // namespace carrel::microvm
