@@ -10,24 +10,20 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <span>
 #include <string_view>
 
 #include "guest/contained.h"
 #include "guest/maker.h"
 #include "guest/root_builder.h"
 #include "guest/runtime.h"
+#include "guest/stand_in.h"
 #include "protocol/awakening.h"
 #include "protocol/boot.h"
-#include "protocol/frame.h"
 #include "protocol/trunk.h"
 
 namespace carrel::guest {
@@ -39,7 +35,6 @@ using protocol::TrunkKind;
 
 constexpr int kImage = 4;
 constexpr char kLine[] = "/dev/";
-constexpr char kSocket[] = "/run/guest";
 
 bool mount_one(const char* type, const char* path, unsigned long flags, Failure& failure) {
   return mount(type, path, type, flags, nullptr) == 0 || failure.at("mount", path, -errno);
@@ -162,123 +157,6 @@ bool share_trees(Terms& terms, Trunk& trunk, Failure& failure) {
   return true;
 }
 
-// The first words between the maker and the guest. The maker's descriptors cannot come into a
-// machine; in their place come those that are known here, beside the headers of the two frames that
-// have some.
-class Opening {
- public:
-  int trees[protocol::kMaxTrees] = {};
-  std::size_t tree_count = 0;
-  int listener = -1;
-
-  static long write(void* self, int fd, const char* data, std::size_t size) {
-    return static_cast<Opening*>(self)->take(fd, data, size);
-  }
-
- private:
-  long take(int fd, const char* data, std::size_t size) {
-    if (frames_ == kWithDescriptors && left_ == 0) {
-      return send(fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
-    if (left_ > 0) {
-      const ssize_t n = send(fd, data, size < left_ ? size : left_, MSG_NOSIGNAL | MSG_DONTWAIT);
-      left_ -= n > 0 ? static_cast<std::size_t>(n) : 0;
-      return n;
-    }
-    long taken = 0;
-    while (have_ < sizeof head_ && static_cast<std::size_t>(taken) < size) {
-      head_[have_++] = static_cast<unsigned char>(data[taken++]);
-    }
-    if (have_ < sizeof head_) {
-      return taken;
-    }
-    // A socket that was just made has room for a header.
-    if (!send_header(fd)) {
-      errno = EPIPE;
-      return -1;
-    }
-    have_ = 0;
-    ++frames_;
-    return taken;
-  }
-
-  bool send_header(int fd) {
-    protocol::FrameHeader frame;
-    if (!protocol::parse_header(
-            std::span<const unsigned char, protocol::kHeaderSize>(head_, sizeof head_),
-            protocol::kMaxPayload, frame)) {
-      return false;
-    }
-    left_ = frame.size;
-    const bool plan = frame.type == protocol::FrameType::kPlan;
-    const int* given = plan ? trees : &listener;
-    const std::size_t count = plan ? tree_count : (listener >= 0 ? 1U : 0U);
-    struct iovec data{head_, sizeof head_};
-    alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof trees)] = {};
-    struct msghdr message{};
-    message.msg_iov = &data;
-    message.msg_iovlen = 1;
-    if (count > 0) {
-      message.msg_control = control;
-      message.msg_controllen = static_cast<socklen_t>(CMSG_SPACE(count * sizeof(int)));
-      struct cmsghdr* header = CMSG_FIRSTHDR(&message);
-      header->cmsg_level = SOL_SOCKET;
-      header->cmsg_type = SCM_RIGHTS;
-      header->cmsg_len = static_cast<socklen_t>(CMSG_LEN(count * sizeof(int)));
-      memcpy(CMSG_DATA(header), given, count * sizeof(int));
-    }
-    const bool sent = sendmsg(fd, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof head_);
-    for (std::size_t i = 0; i < count; ++i) {
-      close(given[i]);
-    }
-    return sent;
-  }
-
-  static constexpr int kWithDescriptors = 2;  // the plan and the boot message
-  int frames_ = 0;
-  std::size_t left_ = 0;  // of the payload of the last one
-  unsigned char head_[protocol::kHeaderSize] = {};
-  std::size_t have_ = 0;
-};
-
-struct sockaddr_un socket_of_guest() {
-  struct sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  memcpy(address.sun_path, kSocket, sizeof kSocket);
-  return address;
-}
-
-int bind_socket() {
-  const struct sockaddr_un address = socket_of_guest();
-  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  return fd >= 0 &&
-                 bind(fd, reinterpret_cast<const struct sockaddr*>(&address), sizeof address) == 0
-             ? fd
-             : -1;
-}
-
-int call_guest(void*) {
-  const int fd = connect_to_guest();
-  if (fd >= 0) {
-    fcntl(fd, F_SETFL, O_NONBLOCK);
-  }
-  return fd;
-}
-
-// What the sandbox's network has for the host, as much as there is room for.
-void carry_network(Trunk& trunk, int switchboard) {
-  HandedOver taken;
-  while (trunk.can_carry_out() && take_outward(switchboard, taken)) {
-    const bool begun = taken.fd < 0;
-    const protocol::TrunkLabel label{
-        begun ? protocol::TrunkPurpose::kNetwork : protocol::TrunkPurpose::kConnection,
-        begun ? std::string_view() : std::string_view(taken.label, sizeof taken.label)};
-    if (!trunk.carry_out(taken.fd, label)) {
-      close(taken.fd);
-    }
-  }
-}
-
 bool map_ids(long child) {
   for (const char* name : {"/gid_map", "/uid_map"}) {
     Path path;
@@ -329,44 +207,6 @@ long start_guest(int stream, int image, Failure& failure) {
   return begun ? child : 0;
 }
 
-int watch_children() {
-  sigset_t children;
-  sigemptyset(&children);
-  sigaddset(&children, SIGCHLD);
-  sigprocmask(SIG_BLOCK, &children, nullptr);
-  return signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-// Whether the guest has ended.
-bool reap(int signals, long guest) {
-  struct signalfd_siginfo info{};
-  while (read(signals, &info, sizeof info) > 0) {
-  }
-  bool ended = false;
-  for (pid_t pid; (pid = waitpid(-1, nullptr, WNOHANG)) > 0;) {
-    ended = ended || pid == guest;
-  }
-  return ended;
-}
-
-// Everything that the guest said reaches the host, unless nobody there takes it.
-void finish(Trunk& trunk) {
-  constexpr int kStepMs = 20;
-  constexpr int kSteps = 250;
-  unsigned ready = 0;
-  for (int i = 0; i < kSteps && !trunk.is_idle(); ++i) {
-    if (!trunk.serve(nullptr, 0, ready, kStepMs)) {
-      return;
-    }
-  }
-  trunk.say(TrunkKind::kGone);
-  for (int i = 0; i < kSteps; ++i) {  // whoever heard it ends the machine
-    if (!trunk.serve(nullptr, 0, ready, kStepMs)) {
-      return;
-    }
-  }
-}
-
 // The first half of the first process's life: nothing in it belongs to a sandbox.
 [[noreturn]] void prepare(int (*reach_host)()) {
   Failure unused;
@@ -385,17 +225,9 @@ void finish(Trunk& trunk) {
   await_words(line, loaded ? Prepared::kYes : Prepared::kNo);
 }
 
-// A failure before there is a guest is told in its place.
+// A failure before there is a guest.
 [[noreturn]] void report(Trunk& trunk, int stream, Failure& failure) {
-  if (dup2(stream, kControl) == kControl) {
-    pid_t child = fork();
-    if (child == 0) {
-      give_up(failure);
-    }
-  }
-  close(kControl);
-  close(stream);
-  finish(trunk);
+  tell_failure(trunk, stream, failure);
   power_off();
 }
 
@@ -407,17 +239,6 @@ void power_off() {
   for (;;) {
     pause();
   }
-}
-
-int connect_to_guest() {
-  const struct sockaddr_un address = socket_of_guest();
-  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd >= 0 &&
-      connect(fd, reinterpret_cast<const struct sockaddr*>(&address), sizeof address) != 0) {
-    close(fd);
-    return -1;
-  }
-  return fd;
 }
 
 int run_machine(std::string_view second) {
@@ -458,7 +279,7 @@ int run_machine(std::string_view second) {
   for (std::size_t i = 0; i < terms.tree_count; ++i) {
     opening.trees[opening.tree_count++] = terms.trees[i].mount;
   }
-  opening.listener = terms.listens ? bind_socket() : -1;
+  opening.listener = terms.listens ? bind_socket(SocketPlace::kFile) : -1;
   int signals = watch_children();
   const long guest = start_guest(ends[1], image, failure);
   if (guest == 0 || (terms.listens && opening.listener < 0)) {
@@ -467,21 +288,9 @@ int run_machine(std::string_view second) {
   }
   close(ends[1]);
   const bool networked = !terms.network.view().empty();
-  const int others[] = {signals, networked ? start_switchboard(terms.network.view(), failure) : -1};
-  for (;;) {
-    unsigned ready = 0;
-    // What there is no room for waits where it is.
-    if (!trunk.serve(others, networked && trunk.can_carry_out() ? 2 : 1, ready, -1)) {
-      power_off();
-    }
-    if ((ready & 1U) != 0 && reap(signals, guest)) {
-      finish(trunk);
-      power_off();
-    }
-    if ((ready & 2U) != 0) {
-      carry_network(trunk, others[1]);
-    }
-  }
+  carry_guest(trunk, guest, signals,
+              networked ? start_switchboard(terms.network.view(), failure) : -1);
+  power_off();
 }
 
 }  // namespace carrel::guest

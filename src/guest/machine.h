@@ -46,8 +46,6 @@ int run_machine(std::string_view second);
 // machine's own. Nothing that belongs to a sandbox is read before.
 enum class Prepared { kYes, kNo };
 [[noreturn]] void await_words(int line, Prepared prepared);
-// What comes after the words: the terms' size, or 0. `out` has room for kMaxMachineTerms.
-std::size_t take_terms(int line, char* out);
 
 // Whether this guest is the one of a machine, which its first process tells by this name.
 inline constexpr char kMachineGuest[] = "carrel-machine-guest";
@@ -64,9 +62,6 @@ struct SharedTree {
 };
 // Makes it, and a process that carries messages between the kernel and the connection.
 bool share_tree(SharedTree& tree, Failure& failure);
-
-// A connection to the guest; -1: it does not listen yet.
-int connect_to_guest();
 
 // Starts a process that takes connections in the sandbox's captive network, and says when it has
 // begun to; where what it takes comes out, or -1.

@@ -1,9 +1,7 @@
 // How a machine's first process waits for the host's first words: see protocol/awakening.h.
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/random.h>
-#include <poll.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -12,6 +10,7 @@
 
 #include "guest/machine.h"
 #include "guest/runtime.h"
+#include "guest/stand_in.h"
 #include "protocol/awakening.h"
 
 namespace carrel::guest {
@@ -19,37 +18,6 @@ namespace carrel::guest {
 namespace {
 
 constexpr char kRoot[] = "/dev/vda";
-
-bool await(int line, short events) {
-  struct pollfd look{line, events, 0};
-  return poll(&look, 1, -1) >= 0 || errno == EINTR;
-}
-
-bool read_line(int line, void* out, std::size_t size) {
-  auto* at = static_cast<char*>(out);
-  while (size > 0) {
-    const ssize_t n = read(line, at, size);
-    if (n > 0) {
-      at += n;
-      size -= static_cast<std::size_t>(n);
-    } else if (n == 0 || (errno != EAGAIN && errno != EINTR) || !await(line, POLLIN)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-bool write_line(int line, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = write(line, text.data(), text.size());
-    if (n > 0) {
-      text = part(text, static_cast<std::size_t>(n));
-    } else if (n == 0 || (errno != EAGAIN && errno != EINTR) || !await(line, POLLOUT)) {
-      return false;
-    }
-  }
-  return true;
-}
 
 // CRITICAL: the kernel looked for partitions on the root when it found it. What it remembers of
 // that would be taken for a part of another root.
@@ -131,15 +99,6 @@ void await_words(int line, Prepared prepared) {
     begin_anew(line, prepared);
   }
   power_off();
-}
-
-std::size_t take_terms(int line, char* out) {
-  unsigned char size[2];
-  if (!read_line(line, size, sizeof size)) {
-    return 0;
-  }
-  const std::size_t count = size[0] + 256U * size[1];
-  return count <= protocol::kMaxMachineTerms && read_line(line, out, count) ? count : 0;
 }
 
 }  // namespace carrel::guest

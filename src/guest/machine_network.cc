@@ -13,6 +13,7 @@
 #include "guest/machine.h"
 #include "guest/maker.h"
 #include "guest/runtime.h"
+#include "guest/stand_in.h"
 #include "protocol/message.h"
 #include "protocol/outward.h"
 
