@@ -66,6 +66,8 @@ constexpr std::array kWalls = {
     Wall{"oci runsc", policy::Backend::kOci, "runsc",
          "a kernel of gVisor's; no --writable-root, no Landlock"},
     Wall{"docker", policy::Backend::kDocker, "", "everything that a native one has"},
+    Wall{"docker kata", policy::Backend::kDocker, "kata",
+         "what a machine of the engine's has; no mounts, for root no workspaces"},
     Wall{"microvm", policy::Backend::kMicrovm, "",
          "a kernel of its own; no snapshots of a workspace without a name"},
     Wall{"microvm firecracker", policy::Backend::kMicrovm, "firecracker",

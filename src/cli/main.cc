@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/docker/anchor.h"
+#include "backends/docker/standing.h"
 #include "backends/microvm/hall.h"
 #include "backends/microvm/snapshots.h"
 #include "backends/oci/porch.h"
@@ -145,7 +145,7 @@ int dispatch(const Context& context) {
     case CommandId::kKeeper:
       return keeper_command(context);
     case CommandId::kPorch:
-      return context.arguments.operands.empty() ? oci::run_porch() : docker::run_anchor();
+      return context.arguments.operands.empty() ? oci::run_porch() : docker::run_standing();
     case CommandId::kHall:
       return context.arguments.operands.empty() ? microvm::run_hall() : microvm::run_maker();
     case CommandId::kHelp:

@@ -25,7 +25,7 @@ void say_what_is_weaker(const Context& context, const native::Enforcement& enfor
       // What is hidden was said when it was opened.
       print_error("carrel: " + row.name + ": " +
                   printable(row.note.substr(0, row.note.find("; hidden in it"))) + "\n");
-    } else if (row.name == native::kKnownFlaws ||
+    } else if (row.name == native::kKnownFlaws || row.name == native::kVerified ||
                (row.name == "acceleration" && !row.note.empty()) ||
                (row.name == native::kStartedFrom && !row.note.empty())) {
       print_error("carrel: " + printable(row.note) + "\n");

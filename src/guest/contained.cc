@@ -86,32 +86,6 @@ bool is_root_above(const char* path) {
   return end == rest || inside != 0 || above == 0;
 }
 
-// CRITICAL: what an engine was told it may have left out.
-bool check_container(ContainedAs user, Failure& failure) {
-  if (getpid() != 1) {
-    return failure.at("rely on this container: it shares", "a PID namespace", 0);
-  }
-  const bool owner = user == ContainedAs::kOwner;
-  if (owner ? getuid() != 0 || getgid() != 0 || is_root_above("/proc/self/uid_map") ||
-                  is_root_above("/proc/self/gid_map")
-            : getuid() == 0 || getgid() == 0) {
-    return failure.at("rely on this container: its user is", owner ? "not its engine's" : "root",
-                      0);
-  }
-  // Without it the kernel does not let a root be mapped further down.
-  const std::uint64_t allowed = owner ? 1ULL << CAP_SETFCAP : 0;
-  if (!has_only(allowed) || can_gain_others(allowed)) {
-    return failure.at("rely on this container: there are", "capabilities", 0);
-  }
-  if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1) {
-    return failure.at("rely on this container: there can be", "new privileges", 0);
-  }
-  if (!has_only_loopback()) {
-    return failure.at("rely on this container: there is", "a network", 0);
-  }
-  return true;
-}
-
 bool map_id(const char* path, unsigned outside) {
   Text<64> map;
   map.add_number(kInnerId).add(" ").add_number(outside).add(" 1");
@@ -145,9 +119,7 @@ int wait_for_image() {
 
 // In the sandbox's own namespaces.
 [[noreturn]] void become_guest(unsigned uid, unsigned gid, Failure& failure) {
-  if (write_file(AT_FDCWD, "/proc/self/setgroups", "deny") != 0 ||
-      !map_id("/proc/self/gid_map", gid) || !map_id("/proc/self/uid_map", uid)) {
-    failure.at("map", "the user in the container", -errno);
+  if (!map_container(uid, gid, failure)) {
     give_up(failure);
   }
   // The image comes as the first free number, which is the one that it is to have.
@@ -179,6 +151,37 @@ bool introduce(int process) {
 }
 
 }  // namespace
+
+bool check_container(ContainedAs user, Failure& failure) {
+  if (getpid() != 1) {
+    return failure.at("rely on this container: it shares", "a PID namespace", 0);
+  }
+  const bool owner = user == ContainedAs::kOwner;
+  if (owner ? getuid() != 0 || getgid() != 0 || is_root_above("/proc/self/uid_map") ||
+                  is_root_above("/proc/self/gid_map")
+            : getuid() == 0 || getgid() == 0) {
+    return failure.at("rely on this container: its user is", owner ? "not its engine's" : "root",
+                      0);
+  }
+  // Without it the kernel does not let a root be mapped further down.
+  const std::uint64_t allowed = owner ? 1ULL << CAP_SETFCAP : 0;
+  if (!has_only(allowed) || can_gain_others(allowed)) {
+    return failure.at("rely on this container: there are", "capabilities", 0);
+  }
+  if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1) {
+    return failure.at("rely on this container: there can be", "new privileges", 0);
+  }
+  if (!has_only_loopback()) {
+    return failure.at("rely on this container: there is", "a network", 0);
+  }
+  return true;
+}
+
+bool map_container(unsigned uid, unsigned gid, Failure& failure) {
+  return (write_file(AT_FDCWD, "/proc/self/setgroups", "deny") == 0 &&
+          map_id("/proc/self/gid_map", gid) && map_id("/proc/self/uid_map", uid)) ||
+         failure.at("map", "the user in the container", -errno);
+}
 
 bool keep_capabilities() {
   constexpr unsigned kKept[] = {CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_SETPCAP, CAP_DAC_OVERRIDE};

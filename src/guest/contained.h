@@ -22,6 +22,22 @@ inline constexpr char kContainedByOwner[] = "contained-by-owner";
 
 int run_contained(ContainedAs user);
 
+// The same where only its standard input and output lead to it, because the container is said to be
+// in a machine of its own. What the host cannot compare there it compares itself.
+inline constexpr char kContainedAway[] = "contained-away";
+int run_contained_away();
+// The lines of its terms, beside those of a machine (guest/machine.h): where it finds each tree of
+// the plan, in their order; a namespace of the host's, which it may not have, as /proc/self/ns
+// tells it; and that the kernel is not the host's.
+inline constexpr char kTermTree[] = "tree ";
+inline constexpr char kTermApart[] = "apart ";
+inline constexpr char kTermMachine[] = "machine";
+
+// CRITICAL: what an engine was told it may have left out.
+bool check_container(ContainedAs user, Failure& failure);
+// In a new user namespace: maps the one id that the sandbox has to the container's.
+bool map_container(unsigned uid, unsigned gid, Failure& failure);
+
 // The word that tells a guest that an engine furnished its room behind gVisor.
 inline constexpr char kContainedByGvisor[] = "gvisor-contained";
 // Calls the maker; what was said becomes the stream of it. Without it there is nobody to tell, and

@@ -223,6 +223,9 @@ int main(int count, char** words) {
   if (count > 1 && std::string_view(words[1]) == carrel::guest::kContainedByOwner) {
     return carrel::guest::run_contained(carrel::guest::ContainedAs::kOwner);
   }
+  if (count > 1 && std::string_view(words[1]) == carrel::guest::kContainedAway) {
+    return carrel::guest::run_contained_away();
+  }
   if (count > 1 && std::string_view(words[1]) == carrel::guest::kMachineWord) {
     return carrel::guest::run_machine(count > 2 ? std::string_view(words[2]) : std::string_view());
   }

@@ -12,12 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <span>
-
 #include "guest/machine.h"
 #include "guest/maker.h"
 #include "guest/runtime.h"
-#include "protocol/awakening.h"
 
 namespace carrel::guest {
 
@@ -183,13 +180,13 @@ bool write_line(int line, std::string_view text) {
   return true;
 }
 
-std::size_t take_terms(int line, char* out) {
+std::size_t take_terms(int line, std::span<char> out) {
   unsigned char size[2];
   if (!read_line(line, size, sizeof size)) {
     return 0;
   }
   const std::size_t count = size[0] + 256U * size[1];
-  return count <= protocol::kMaxMachineTerms && read_line(line, out, count) ? count : 0;
+  return count <= out.size() && read_line(line, out.data(), count) ? count : 0;
 }
 
 int bind_socket(SocketPlace place) {

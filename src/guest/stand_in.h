@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 #include "guest/failure.h"
@@ -36,8 +37,8 @@ class Opening {
 };
 
 // What the host says about a sandbox before its trunk begins: the size in two bytes, and text.
-// The text's size, or 0. `out` has room for protocol::kMaxMachineTerms.
-std::size_t take_terms(int line, char* out);
+// The text's size, or 0.
+std::size_t take_terms(int line, std::span<char> out);
 // All of it, also where the descriptor does not block.
 bool write_line(int line, std::string_view text);
 bool read_line(int line, void* out, std::size_t size);

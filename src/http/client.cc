@@ -312,6 +312,36 @@ Result<Response> Client::send(const Request& request, const BodySink& sink) {
   return Error{Code::kDenied, 0, to_string(request.url) + " redirects without end", {}};
 }
 
+Result<UniqueFd> Client::upgrade(const Request& request, const std::string& protocol) {
+  if (options_.unix_socket.empty()) {
+    return Error{Code::kInvalid, 0, "only a connection on this host is upgraded", {}};
+  }
+  Request asked = request;
+  asked.headers.push_back({"Connection", "Upgrade"});
+  asked.headers.push_back({"Upgrade", protocol});
+  CARREL_ASSIGN(const std::string text, head_of(asked, asked.url.target, ""));
+  const Deadline deadline = patience_for(asked, options_.idle_patience);
+  CARREL_ASSIGN(auto stream, dial_unix(options_.unix_socket, deadline, options_.cancel));
+  CARREL_TRY(stream->write(text + asked.body, deadline));
+  std::string after;
+  CARREL_ASSIGN(const ResponseHead head, read_head(*stream, after, deadline));
+  if (head.status != 101) {
+    return Error{
+        Code::kUnavailable,
+        0,
+        "the server did not upgrade the connection (status " + std::to_string(head.status) + ")",
+        {}};
+  }
+  const std::string* const word = head.find("upgrade");
+  if (word == nullptr || count_headers(head.headers, "upgrade") != 1 ||
+      !std::equal(word->begin(), word->end(), protocol.begin(), protocol.end(),
+                  [](char a, char b) { return (a | 0x20) == (b | 0x20); }) ||
+      !after.empty()) {
+    return Error{Code::kDenied, 0, "the server upgraded the connection to something else", {}};
+  }
+  return stream->release();
+}
+
 Result<Client::Document> Client::fetch(const Request& request, std::size_t limit,
                                        std::chrono::milliseconds patience) {
   std::string body;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/unique_fd.h"
 #include "http/proxy.h"
 #include "http/response.h"
 #include "http/stream.h"
@@ -78,6 +79,11 @@ class Client {
     Response response;
     std::string body;
   };
+  // A connection that the server hands over to `protocol` (101), which does not block. What it said
+  // after its answer is refused: nobody has spoken that protocol yet. Only on this host
+  // (`unix_socket`). kUnavailable, with its status: it answers something else.
+  Result<UniqueFd> upgrade(const Request& request, const std::string& protocol);
+
   // The whole body, of at most `limit` bytes and within `patience`.
   Result<Document> fetch(const Request& request, std::size_t limit,
                          std::chrono::milliseconds patience);

@@ -9,6 +9,7 @@
 #include "backends/docker/docker.h"
 #include "backends/docker/engine.h"
 #include "backends/docker/gvisor.h"
+#include "backends/docker/kata.h"
 #include "backends/microvm/boot_files.h"
 #include "backends/microvm/microvm.h"
 #include "backends/oci/gvisor.h"
@@ -46,6 +47,7 @@ const sandbox::Walls* find_walls(policy::Backend backend, std::string_view runti
   static const oci::Runtimes kRuntimes;
   static const docker::Containers kContainers;
   static const docker::GvisorContainers kGvisorContainers;
+  static const docker::KataContainers kKataContainers;
   static const oci::Gvisor kGvisor;
   static const microvm::Machines kMachines;
   switch (backend) {
@@ -60,6 +62,9 @@ const sandbox::Walls* find_walls(policy::Backend backend, std::string_view runti
     case policy::Backend::kDocker:
       if (policy::is_furnished_by_engine(backend, runtime)) {
         return &kGvisorContainers;
+      }
+      if (policy::is_machine_by_engine(backend, runtime)) {
+        return &kKataContainers;
       }
       return &kContainers;
     case policy::Backend::kMicrovm:

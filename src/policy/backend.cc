@@ -60,6 +60,10 @@ Isolation isolation_of(Backend backend, std::string_view runtime) {
   if (runtime == "runsc") {
     return of(Strength::kGvisor, "gVisor; the host's kernel sees few of its system calls");
   }
+  if (backend == Backend::kDocker && runtime.starts_with("kata")) {
+    return of(Strength::kNamespace,
+              "unverified: a virtual machine by the word of an engine, which proves nothing");
+  }
   if (runtime == "kata") {
     return of(Strength::kVm, "a virtual machine; it has a kernel of its own");
   }

@@ -15,6 +15,10 @@ bool is_furnished_by_engine(Backend backend, std::string_view runtime) {
   return backend == Backend::kDocker && runtime.starts_with("runsc");
 }
 
+bool is_machine_by_engine(Backend backend, std::string_view runtime) {
+  return backend == Backend::kDocker && runtime.starts_with("kata");
+}
+
 Result<Candidate> choose_walls(Strength wanted, std::span<const Candidate> candidates) {
   std::string missing;
   for (const Strength strength : {Strength::kNamespace, Strength::kGvisor, Strength::kVm}) {

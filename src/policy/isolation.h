@@ -15,6 +15,10 @@ namespace carrel::policy {
 // room and not its guest: gVisor's.
 bool is_furnished_by_engine(Backend backend, std::string_view runtime);
 
+// Whether an engine's runtime is called one that makes a machine for each container: Kata. That it
+// does is the engine's word, so it is never chosen for its strength.
+bool is_machine_by_engine(Backend backend, std::string_view runtime);
+
 // Walls that a sandbox could have on this host.
 struct Candidate {
   Backend backend = Backend::kNative;

@@ -74,6 +74,14 @@ struct Origin {
   std::string snapshot;
 };
 
+// What the first process of a container that is said to be in a machine told about its kernel,
+// before anything of the sandbox's was there. It is compared with the host's.
+struct SeenKernel {
+  enum class Whose { kHosts, kAnothers };
+  Whose whose = Whose::kHosts;
+  int landlock_abi = 0;
+};
+
 // A guest in such a room, which has executed its program or is about to.
 struct RoomStarted {
   pid_t child = 0;  // of this process; it ends when the guest has ended. 0: nobody's
@@ -83,6 +91,7 @@ struct RoomStarted {
   UniqueFd complaints;  // a file with what the builder said about what went wrong
   UniqueFd stream;      // to the guest, where descriptors do not survive the start
   Origin origin;
+  std::optional<SeenKernel> seen;
 };
 
 // Waits until the guest of a furnished room has compared it with the plan.
@@ -168,6 +177,11 @@ inline bool are_machines(const Walls* walls) {
 // Everything of such a sandbox is one process tree on the host, and no descriptor leads into it.
 inline bool have_own_kernel(const Walls* walls) {
   return walls != nullptr && walls->kernel() != Kernel::kHosts;
+}
+
+// All of such a sandbox is in a container, and its processes are the engine's.
+inline bool are_engines(const Walls* walls, policy::Backend backend) {
+  return have_own_kernel(walls) && backend == policy::Backend::kDocker;
 }
 
 // Null: the guest builds its room itself.

@@ -2,8 +2,11 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
+#include "backends/docker/standing.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "sandbox/walls.h"
@@ -16,16 +19,15 @@ namespace carrel::docker {
 // comes from inside. It ends with the container, and the container with it: the guest sees its door
 // closed, and the process above this one has the engine remove what is left.
 struct Anchor {
-  pid_t above = 0;  // a child of this process, which ends last
-  pid_t pid = 0;    // as the host counts
-  UniqueFd process;
+  Standing standing;
   UniqueFd door;  // the guest's end; not valid without a listener
 };
 
 Result<Anchor> start_anchor(const sandbox::RoomRequest& request, const std::string& engine,
                             const std::string& container, pid_t first_process);
 
-// All of it, as the whole life of a process; its exit status.
-int run_anchor();
+// All of it, as the whole life of a process. Its lines: the role, the engine and the container.
+inline constexpr std::size_t kAnchorLines = 3;
+Status be_anchor(const std::vector<std::string>& lines);
 
 }  // namespace carrel::docker

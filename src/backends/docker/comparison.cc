@@ -137,8 +137,9 @@ Status compare(const Json& asked, const Json& found) {
     }
   }
   const Json config = member(found, "Config");
-  for (const char* key : {"User", "Entrypoint", "Cmd", "Tty", "OpenStdin", "Volumes", "Labels"}) {
-    if (!same(asked[key], member(config, key))) {
+  for (const char* key :
+       {"User", "Entrypoint", "Cmd", "Tty", "OpenStdin", "StdinOnce", "Volumes", "Labels"}) {
+    if (!same(member(asked, key), member(config, key))) {
       return differs(std::string("Config.") + key);
     }
   }

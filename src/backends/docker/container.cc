@@ -173,23 +173,31 @@ Result<Json> container_for(const sandbox::RoomRequest& request, const ContainerT
                  : Status();
     }));
   }
-  Json mounts = {mount_of(terms.program, kProgram, false),
-                 mount_of(terms.door, guest::kDoor, false)};
+  Json mounts = {mount_of(terms.program, kProgram, false)};
+  if (terms.way == WayIn::kDoor) {
+    mounts.push_back(mount_of(terms.door, guest::kDoor, false));
+  }
   for (const auto& [path, writable] : shown.paths()) {
     mounts.push_back(mount_of(path, path, writable));
   }
   const std::string user = std::to_string(terms.user) + ":" + std::to_string(terms.group);
+  const bool line = terms.way == WayIn::kLine;
+  const char* const contained =
+      terms.ids == Ids::kOwnersRoot ? guest::kContainedByOwner : guest::kContained;
   return Json{
       {"Image", terms.image},
       {"Entrypoint", {kProgram}},
-      {"Cmd", {terms.ids == Ids::kOwnersRoot ? guest::kContainedByOwner : guest::kContained}},
+      {"Cmd", {line ? guest::kContainedAway : contained}},
       {"User", user},
       {"WorkingDir", "/"},
       {"Hostname", "carrel"},
       {"Env", Json::array()},
       {"Tty", false},
-      {"OpenStdin", false},
-      {"NetworkDisabled", true},
+      {"OpenStdin", line},
+      // CRITICAL: the first process learns from the end of its input that nobody is there any more.
+      {"StdinOnce", line},
+      // A machine is given a namespace with nothing in it.
+      {"NetworkDisabled", !line},
       {"Volumes", Json::object()},
       {"StopSignal", "SIGKILL"},
       {"Labels", {{kInstallationLabel, request.installation}, {kSandboxLabel, request.id}}},

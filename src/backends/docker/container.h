@@ -20,12 +20,17 @@ inline constexpr char kSandboxLabel[] = "carrel.sandbox";
 // one capability, without which the kernel lets it map itself to nobody else.
 enum class Ids { kHosts, kOwnersRoot };
 
+// What leads to a container's first process: a socket of the host's, or its standard input and
+// output. The latter end with whoever is attached to them.
+enum class WayIn { kDoor, kLine };
+
 // What is not in the request itself.
 struct ContainerTerms {
   std::string image;
   std::string runtime;
   std::string program;  // files of the host
   std::string door;
+  WayIn way = WayIn::kDoor;
   std::uint32_t user = 0;  // as the container counts
   std::uint32_t group = 0;
   std::vector<std::string> security;  // of the engine: "name=apparmor" and the like

@@ -40,18 +40,12 @@ bool shares_kernel(const std::string& runtime) {
 
 Result<std::string> choose_runtime(const std::string& wanted, const Facts& facts) {
   const std::string runtime = wanted.empty() ? facts.usual_runtime : wanted;
-  if (runtime.starts_with("kata")) {
-    return unsupported(
-        "a virtual machine of Kata lets no descriptor of the host's in, so that there "
-        "is no way to the guest; nothing about it was tried",
-        "use --runtime runc, or --runtime runsc for gVisor");
-  }
   CARREL_TRY(check_runtime(runtime, facts));
   if (!shares_kernel(runtime)) {
     return unsupported("the runtime '" + runtime +
                            "' of the Docker engine has a kernel of its own, whose rooms this "
                            "version does not furnish unless it is named",
-                       "use --runtime runc, or --runtime runsc for gVisor");
+                       "use --runtime runc, --runtime runsc for gVisor, or --runtime kata");
   }
   return runtime;
 }

@@ -25,6 +25,7 @@ using Json = nlohmann::json;
 constexpr std::string_view kScheme = "unix://";
 constexpr char kUsualAddress[] = "unix:///var/run/docker.sock";
 constexpr std::size_t kLargestAnswer = 8U << 20;
+constexpr std::chrono::milliseconds kLook{100};
 
 Error unlike(const std::string& what) {
   return Error{Code::kUnavailable, 0, "the Docker engine sent a malformed answer to " + what, {}};
@@ -130,7 +131,6 @@ Result<Answer> Engine::ask(http::Method method, const std::string& target, std::
   request.body = std::move(body);
   request.deadline = http::Clock::now() + patience;
   auto document = [&] {
-    constexpr std::chrono::milliseconds kLook{100};
     Working working(owner());
     const Watch watch(kLook, cancel.get(), [&working] { return working.quiet() >= kQuiet; });
     return client.fetch(request, kLargestAnswer, patience);
@@ -138,17 +138,39 @@ Result<Answer> Engine::ask(http::Method method, const std::string& target, std::
   if (document.ok()) {
     return Answer{document->response.status(), std::move(document->body)};
   }
-  Error error = document.error();
+  return judge(document.error(), cancel.get());
+}
+
+Error Engine::judge(Error error, int cancel) const {
   if (error.error_number == EACCES || error.error_number == EPERM) {
     return explain(std::move(error));
   }
   eventfd_t given_up = 0;
-  const bool idle = ::eventfd_read(cancel.get(), &given_up) == 0;
+  const bool idle = ::eventfd_read(cancel, &given_up) == 0;
   silent_ = idle || error.code == Code::kTimeout;
-  if (idle) {
-    return hung();
+  return idle ? hung() : explain(std::move(error));
+}
+
+Result<UniqueFd> Engine::attach(const std::string& container) const {
+  const UniqueFd cancel(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!cancel.valid()) {
+    return system_error("make an event descriptor");
   }
-  return explain(std::move(error));
+  http::ClientOptions options;
+  options.unix_socket = socket_;
+  options.idle_patience = kQuestion;
+  options.cancel = cancel.get();
+  http::Client client(std::move(options));
+  http::Request request;
+  request.method = http::Method::kPost;
+  request.url = {http::Scheme::kHttp, "localhost", 80,
+                 "/containers/" + container + "/attach?stream=1&stdin=1&stdout=1"};
+  auto line = [&] {
+    Working working(owner());
+    const Watch watch(kLook, cancel.get(), [&working] { return working.quiet() >= kQuiet; });
+    return client.upgrade(request, "tcp");
+  }();
+  return line.ok() ? std::move(line) : judge(line.error(), cancel.get());
 }
 
 Error Engine::hung() const {
@@ -173,9 +195,9 @@ Result<int> Engine::stream(http::Method method, const std::string& target,
   request.method = method;
   request.url = {http::Scheme::kHttp, "localhost", 80, target};
   // It waits for a registry without a word, and can still be asked how it is.
-  constexpr std::chrono::milliseconds kLook{300};
+  constexpr std::chrono::milliseconds kLookAgain{300};
   const Engine asked(socket_);
-  const Watch watch(kLook, cancel.get(), [&asked] {
+  const Watch watch(kLookAgain, cancel.get(), [&asked] {
     (void)asked.ask(http::Method::kGet, "/_ping", {}, kWork);
     return asked.silent();
   });

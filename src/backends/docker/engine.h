@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/unique_fd.h"
 #include "http/client.h"
 
 // An engine that speaks Docker's API over a socket of this host.
@@ -75,6 +76,10 @@ class Engine {
   Result<int> stream(http::Method method, const std::string& target, std::chrono::milliseconds idle,
                      const Take& take) const;
 
+  // The standard input and output of a container that is not started yet, as one connection that
+  // does not block: what is written goes in as it is, what comes out is in frames (AttachFrames).
+  Result<UniqueFd> attach(const std::string& container) const;
+
   // Whether it did not answer the last question.
   [[nodiscard]] bool silent() const { return silent_; }
   // Who owns its socket.
@@ -99,6 +104,8 @@ class Engine {
 
  private:
   [[nodiscard]] Error explain(Error error) const;
+  // What an answer that did not come means; `cancel` tells whether it was given up.
+  [[nodiscard]] Error judge(Error error, int cancel) const;
   [[nodiscard]] Error hung() const;
   explicit Engine(std::string socket) : socket_(std::move(socket)) {}
   std::string socket_;

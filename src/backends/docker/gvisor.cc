@@ -201,9 +201,9 @@ Result<sandbox::RoomStarted> GvisorContainers::start_at(const Engine& engine,
   CARREL_TRY(check_trees(request, layout, caller->pid));
   CARREL_ASSIGN(Anchor anchor, start_anchor(request, address, container.id(), first));
   sandbox::RoomStarted room;
-  room.child = anchor.above;
-  room.guest = anchor.pid;
-  room.guest_process = std::move(anchor.process);
+  room.child = anchor.standing.above;
+  room.guest = anchor.standing.pid;
+  room.guest_process = std::move(anchor.standing.process);
   room.door = std::move(anchor.door);
   room.stream = std::move(caller->stream);
   container.keep();

@@ -140,7 +140,10 @@ std::string encode_boot(const LaunchRequest& request, const SandboxGroups& group
   if (facts.cgroup.memory == kernel::CgroupSource::kNone || own_kernel) {
     boot.memory_watch_bytes = spec.limits.memory_bytes;
   }
-  if (facts.cgroup.cpu == kernel::CgroupSource::kNone && !sandbox::are_machines(request.walls)) {
+  // A machine of ours has no more than it may use.
+  if (facts.cgroup.cpu == kernel::CgroupSource::kNone &&
+      (!sandbox::are_machines(request.walls) ||
+       sandbox::are_engines(request.walls, spec.backend))) {
     boot.cpus = (spec.limits.cpu_millis + 999) / 1000;
   }
   boot.lease_ms = request.lease_ms;

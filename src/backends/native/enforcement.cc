@@ -57,10 +57,21 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   };
   const bool gvisor = facts.kernel == EnforcementFacts::Kernel::kGvisors;
   const bool machine = facts.kernel == EnforcementFacts::Kernel::kMachines;
+  const bool shares_kernel =
+      facts.seen.has_value() && facts.seen->whose == sandbox::SeenKernel::Whose::kHosts;
   if (gvisor) {
     add("isolation", "gvisor", "the host's kernel sees few of its system calls");
     add("kernel", "gVisor", facts.builder);
     add("commands", "none", "those of one sandbox can open the pipes of each other by /proc/1/fd");
+  } else if (shares_kernel) {
+    add("isolation", "namespace",
+        "unverified: the runtime '" + spec.runtime +
+            "' of the engine made no virtual machine: the host's kernel is shared");
+    add("kernel", "Linux", "the host's");
+  } else if (facts.seen.has_value()) {
+    add("isolation", "unverified",
+        "a virtual machine by the word of the engine's runtime '" + spec.runtime + "'");
+    add("kernel", "Linux", "not the host's, by its boot id");
   } else if (machine) {
     add("isolation", "vm", "a kernel of its own in a virtual machine; its VMM is jailed");
     add("kernel", "Linux", "its own, and not the host's");
@@ -72,7 +83,11 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
         machine ? "the guest builds its room in it"
                 : "what it built was compared with what was asked for");
   }
-  if (machine) {
+  if (facts.seen.has_value()) {
+    add(kVerified, "no",
+        facts.builder_warning +
+            (shares_kernel ? "; this one is no virtual machine: its kernel is the host's" : ""));
+  } else if (machine) {
     const bool kvm = facts.builder.find(" with KVM") != std::string::npos;
     add("acceleration", kvm ? "KVM" : "none", facts.builder_warning);
     add(kStartedFrom, facts.origin.from, facts.origin.note);
@@ -88,7 +103,7 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   add("capabilities", "none");
   add("no_new_privileges", "kernel");
   add("seccomp", "allow-list");
-  if (machine) {
+  if (machine && !facts.seen.has_value()) {
     add("landlock", "the machine's kernel");
   } else if (facts.landlock_abi > 0) {
     add("landlock", "abi " + std::to_string(facts.landlock_abi));
@@ -127,7 +142,10 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
     add("cpu", "affinity", facts.why_no_cpu);
   }
   if (gvisor || machine) {
-    add("pids", "rlimit", gvisor ? "of gVisor's kernel" : "of the machine's kernel");
+    add("pids", "rlimit",
+        gvisor          ? "of gVisor's kernel"
+        : shares_kernel ? "of the sandbox's user"
+                        : "of the machine's kernel");
   } else if (held(facts.cgroup.pids)) {
     add("pids", words(facts.cgroup.pids));
   } else if (!facts.holders.pids.empty()) {

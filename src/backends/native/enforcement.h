@@ -38,6 +38,8 @@ struct Enforcement {
 
 // The row that names what is known to be wrong with whoever built the walls.
 inline constexpr char kKnownFlaws[] = "known flaws";
+// The row that tells that walls were never tried by those who wrote this.
+inline constexpr char kVerified[] = "verified";
 // The row that tells how a machine began.
 inline constexpr char kStartedFrom[] = "started from";
 
@@ -50,6 +52,8 @@ struct EnforcementFacts {
   sandbox::LimitHolders holders;  // where this process has no control groups for them
   std::string builder_warning;    // what is known to be wrong with that version
   sandbox::Origin origin;         // of a machine
+  // Of one that is a machine by somebody's word only: what was seen of its kernel.
+  std::optional<sandbox::SeenKernel> seen;
   int landlock_abi = 0;
   enum class Kernel { kHosts, kGvisors, kMachines };
   Kernel kernel = Kernel::kHosts;

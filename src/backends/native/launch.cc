@@ -40,9 +40,8 @@ namespace carrel::native {
 
 namespace {
 
-// Whether all of the sandbox is in a container whose processes are the engine's.
 bool is_engines(const LaunchRequest& request) {
-  return sandbox::are_gvisors(request.walls) && request.spec.backend == policy::Backend::kDocker;
+  return sandbox::are_engines(request.walls, request.spec.backend);
 }
 
 EnforcementFacts facts_of(const HostSetup& host, const SandboxGroups& groups, Lifetime lifetime) {
@@ -207,7 +206,9 @@ Status Launch::plan() {
     identity.machine_id = ahead_->identity.machine_id;
     identity.boot_id = ahead_->identity.boot_id;
   }
-  const bool by_mount = id_range_.has_value() || sandbox::are_machines(request_.walls);
+  // An engine finds them by their paths.
+  const bool machine = sandbox::are_machines(request_.walls) && !is_engines(request_);
+  const bool by_mount = id_range_.has_value() || machine;
   const TreesBy by = by_mount ? TreesBy::kMount : TreesBy::kPath;
   CARREL_ASSIGN(mounts_, plan_mounts(request_.spec, look_at_host(), identity, request_.lifetime,
                                      {request_.trees, by}));
@@ -317,9 +318,9 @@ EnforcementFacts Launch::facts(const HostSetup& host, const SandboxGroups& group
   if (sandbox::are_gvisors(request_.walls)) {
     facts.landlock_abi = 0;
     facts.kernel = EnforcementFacts::Kernel::kGvisors;
-    if (is_engines(request_)) {  // none of it is in groups of ours
-      facts.cgroup = {};
-    }
+  }
+  if (is_engines(request_)) {  // none of it is in groups of ours
+    facts.cgroup = {};
   }
   if (sandbox::are_machines(request_.walls)) {
     facts.landlock_abi = 1;  // its guest finds out, and there is no sandbox without
@@ -349,7 +350,8 @@ std::string Launch::boot_for(const SandboxGroups& groups, const EnforcementFacts
     outer = 0;  // the only one of the room's user namespace
   }
   OuterIds ids{outer, outer};
-  if (is_engines(request_)) {  // there is none: the container has the caller's
+  if (is_engines(request_) &&
+      sandbox::are_gvisors(request_.walls)) {  // there is none: the container has the caller's
     ids = {::geteuid(), ::getegid()};
   }
   return encode_boot(request_, groups, facts, captive_, ids);

@@ -38,6 +38,7 @@ struct Launched {
   // has checked its room.
   UniqueFd complaints;
   sandbox::Origin origin;
+  std::optional<sandbox::SeenKernel> seen;
   struct Rest {
     kernel::CaptiveNetwork network;  // empty: it has none
     std::string boot;

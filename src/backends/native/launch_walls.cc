@@ -121,6 +121,7 @@ Status Launch::start_behind_walls(SandboxGroups& groups, Launched& launched) {
   launched.pidfd = std::move(started.guest_process);
   launched.complaints = std::move(started.complaints);
   launched.origin = std::move(started.origin);
+  launched.seen = started.seen;
   // CRITICAL: no directory of the host's is given to another kernel.
   return send_frame(launched.stream.fd(), protocol::FrameType::kPlan, encode_plan(*mounts_),
                     own_kernel ? std::vector<int>() : descriptors_of_trees());
@@ -136,6 +137,10 @@ Result<Launched> Launch::finish_walls(const HostSetup& host, SandboxGroups group
     facts.builder = builder;
     facts.builder_warning = request_.walls->warning(request_.spec);
     facts.origin = launched.origin;
+    if (launched.seen.has_value()) {
+      facts.seen = launched.seen;
+      facts.landlock_abi = launched.seen->landlock_abi;
+    }
     facts.holders = request_.walls->limit_holders(request_.spec);
     if (!facts.holders.why_not.empty()) {
       facts.why_no_memory = facts.why_no_cpu = facts.why_no_pids = facts.holders.why_not;

@@ -11,6 +11,7 @@
 #include "egress/trust.h"
 #include "policy/backend.h"
 #include "policy/credential.h"
+#include "policy/isolation.h"
 #include "policy/mount_paths.h"
 #include "sandbox/command.h"
 #include "storage/box.h"
@@ -79,6 +80,9 @@ namespace {
 
 egress::Registration::Way way_of(const policy::Spec& spec) {
   using Way = egress::Registration::Way;
+  if (policy::is_machine_by_engine(spec.backend, spec.runtime)) {
+    return Way::kPorter;
+  }
   switch (policy::isolation_of(spec.backend, spec.runtime).strength) {
     case policy::Strength::kVm:
       return Way::kPorter;
