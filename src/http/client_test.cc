@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -58,6 +59,69 @@ TEST(ClientTest, RequestIsPlainHttp) {
   EXPECT_EQ(seen, "GET /path?query HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(server.port()) +
                       "\r\nUser-Agent: carrel\r\nAccept-Encoding: identity\r\nAccept: a/b\r\n"
                       "Authorization: Bearer token\r\nRange: bytes=7-\r\n\r\n");
+}
+
+// A server at a socket of this host that answers one request with these bytes, and then once more.
+Result<UniqueFd> upgrade(const std::string& answer, std::string* seen = nullptr) {
+  const std::string path = testing::TempDir() + "/upgrade-" + std::to_string(::getpid());
+  ::unlink(path.c_str());
+  const UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  EXPECT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(::listen(listener.get(), 1), 0);
+  std::thread server([&] {
+    const UniqueFd peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const TestServer::Peer one{peer.get()};
+    const std::string asked = one.read_request();
+    if (seen != nullptr) {
+      *seen = asked;
+    }
+    one.write(answer);
+    char byte = 0;
+    if (::recv(peer.get(), &byte, 1, 0) == 1) {
+      one.write("after");
+    }
+  });
+  ClientOptions options = quick();
+  options.unix_socket = path;
+  Client client(std::move(options));
+  Request request{.method = Method::kPost, .url = parse_url("http://localhost/attach").value()};
+  auto line = client.upgrade(request, "tcp");
+  if (line.ok()) {
+    EXPECT_EQ(::send(line->get(), "x", 1, MSG_NOSIGNAL), 1);
+  }
+  const UniqueFd kept(line.ok() ? ::dup(line->get()) : -1);
+  server.join();
+  ::unlink(path.c_str());
+  return line;
+}
+
+TEST(ClientTest, AConnectionIsHandedOverThatTheServerUpgraded) {
+  std::string seen;
+  auto line =
+      upgrade("HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: TCP\r\n\r\n", &seen);
+  ASSERT_TRUE(line.ok()) << line.error().to_string();
+  EXPECT_THAT(seen, HasSubstr("POST /attach HTTP/1.1\r\n"));
+  EXPECT_THAT(seen, HasSubstr("Connection: Upgrade\r\nUpgrade: tcp\r\n"));
+  EXPECT_NE(::fcntl(line->get(), F_GETFL) & O_NONBLOCK, 0);
+  std::array<char, 8> text{};
+  EXPECT_EQ(::read(line->get(), text.data(), text.size()), 5);
+}
+
+TEST(ClientTest, WhatIsNoUpgradeToWhatWasAskedForIsRefused) {
+  const std::string upgraded = "HTTP/1.1 101 X\r\nConnection: Upgrade\r\n";
+  for (const std::string& answer :
+       {std::string("HTTP/1.1 200 OK\r\n\r\n"), std::string("HTTP/1.1 404 No\r\n\r\n"),
+        upgraded + "\r\n", upgraded + "Upgrade: h2c\r\n\r\n",
+        upgraded + "Upgrade: tcp\r\nUpgrade: tcp\r\n\r\n", upgraded + "Upgrade: tc\r\n\r\n",
+        // What comes before anybody has spoken is nobody's.
+        upgraded + "Upgrade: tcp\r\n\r\nx", std::string("nothing\r\n\r\n")}) {
+    EXPECT_FALSE(upgrade(answer).ok()) << answer;
+  }
+  Client far(quick());
+  EXPECT_EQ(far.upgrade(get("http://127.0.0.1:1/"), "tcp").error().code, Code::kInvalid);
 }
 
 TEST(ClientTest, AServerOfThisHostIsReachedByItsSocket) {

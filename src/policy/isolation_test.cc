@@ -73,5 +73,24 @@ TEST(Isolation, ARuntimeMakesOnlyThoseStrongerThatHaveOne) {
   EXPECT_EQ(isolation_of(spec.backend, "runsc").strength, Strength::kGvisor);
 }
 
+// That an engine has a runtime of that name is its own word, and proves nothing.
+TEST(Isolation, AMachineByTheWordOfAnEngineIsNoneThatWasAskedFor) {
+  Spec spec;
+  spec.backend = Backend::kDocker;
+  for (const char* runtime : {"kata", "kata-qemu", "kata-runtime"}) {
+    spec.runtime = runtime;
+    EXPECT_TRUE(is_machine_by_engine(spec.backend, runtime));
+    for (const Strength strength : {Strength::kGvisor, Strength::kVm}) {
+      spec.isolation = strength;
+      EXPECT_EQ(check_strength(spec).error().code, Code::kUnsupported) << runtime;
+      const std::vector<Candidate> all = {{Backend::kDocker, runtime}};
+      EXPECT_FALSE(choose_walls(strength, all).ok()) << runtime;
+    }
+    EXPECT_NE(isolation_of(spec.backend, runtime).note.find("unverified"), std::string_view::npos);
+  }
+  EXPECT_FALSE(is_machine_by_engine(Backend::kDocker, "runc"));
+  EXPECT_FALSE(is_machine_by_engine(Backend::kOci, "kata"));
+}
+
 }  // namespace
 }  // namespace carrel::policy

@@ -422,5 +422,53 @@ TEST_F(TrunkTest, ThereAreOnlySoManyConnections) {
   ::close(pairs.back().other);
 }
 
+// A line of two pipes, one of which has something around its bytes.
+TEST(TrunkLine, BothWaysCanBeDescriptorsOfTheirOwn) {
+  std::array<int, 2> in{};
+  std::array<int, 2> out{};
+  ASSERT_EQ(::pipe2(in.data(), O_CLOEXEC | O_NONBLOCK), 0);
+  ASSERT_EQ(::pipe2(out.data(), O_CLOEXEC | O_NONBLOCK), 0);
+  const Pair host_first;
+  const Pair machine_first;
+  auto host = std::make_unique<Trunk>();
+  auto machine = std::make_unique<Trunk>();
+  int reads = 0;
+  const Trunk::LineReader reader = {[](void* self, int fd, char* data, std::size_t size) -> long {
+                                      ++*static_cast<int*>(self);
+                                      return ::read(fd, data, size);
+                                    },
+                                    &reads};
+  host->begin(TrunkEnd::kHost, {out[0], in[1], reader}, host_first.other, {});
+  machine->begin(TrunkEnd::kMachine, {in[0], out[1], {}}, machine_first.other, {});
+  machine->say(TrunkKind::kHello);
+  // More than a pipe holds.
+  const std::string much(300'000, 'm');
+  std::string got;
+  std::size_t sent = 0;
+  unsigned ready = 0;
+  for (int i = 0; i < 2000 && got.size() < much.size(); ++i) {
+    const ssize_t n = ::send(machine_first.one, much.data() + sent, much.size() - sent,
+                             MSG_DONTWAIT | MSG_NOSIGNAL);
+    sent += n > 0 ? static_cast<std::size_t>(n) : 0;
+    ASSERT_TRUE(machine->serve(nullptr, 0, ready, 0));
+    ASSERT_TRUE(host->serve(nullptr, 0, ready, 0));
+    std::array<char, 4096> piece{};
+    for (ssize_t m = 0;
+         (m = ::recv(host_first.one, piece.data(), piece.size(), MSG_DONTWAIT)) > 0;) {
+      got.append(piece.data(), static_cast<std::size_t>(m));
+    }
+  }
+  EXPECT_TRUE(got == much);
+  EXPECT_GT(reads, 0);
+  EXPECT_TRUE(host->heard_hello());
+  // Without the other side each is at its end.
+  ::close(in[1]);
+  EXPECT_FALSE(machine->serve(nullptr, 0, ready, 0));
+  for (const int fd : {in[0], out[0], out[1], host_first.one, host_first.other, machine_first.one,
+                       machine_first.other}) {
+    ::close(fd);
+  }
+}
+
 }  // namespace
 }  // namespace carrel::protocol

@@ -197,9 +197,9 @@ TEST_P(Docker, ARuntimeThatTheEngineDoesNotHaveIsRefusedWithThoseThatItHas) {
   EXPECT_TRUE(says_one_line(unknown, "no runtime 'nothing'"));
   EXPECT_NE(unknown.err.find("runc"), std::string::npos) << unknown.err;
   EXPECT_EQ(docker({"run", "--runtime", "runc", "--", "true"}).status, 0);
-  const Run kata = docker({"run", "--runtime", "kata", "--", "true"});
+  const Run kata = docker({"run", "--runtime", "kata-other", "--", "true"});
   EXPECT_EQ(kata.status, 125);
-  EXPECT_TRUE(says_one_line(kata, "no way to the guest")) << kata.err;
+  EXPECT_TRUE(says_one_line(kata, "no runtime 'kata-other'")) << kata.err;
 }
 
 TEST_P(Docker, ErrorsOfTheEngineAreToldAtOnceAndLeaveNothing) {

@@ -5,14 +5,17 @@ usage: engine_proxy.py SOCKET ENGINE CHANGE
 CHANGE is Python, run for each request before it goes to the engine, with `method`, `path` and `body`
 (a dict of a container that is created, or None), and with `answer`, which is None then; and for each
 answer, with `answer` a dict. `host` is the HostConfig of either. `refuse(status, message)` answers
-instead of the engine, `hang()` never does, and `drop()` closes the connection. Prints a line when it
-listens.
+instead of the engine, `hang()` never does, and `drop()` closes the connection. A connection that is
+upgraded is carried as it is, unless `say(head, later)` answers with these bytes, the second ones when
+the container was started; a third argument ends the connection then. Prints a line when it listens.
 """
 
 import json
 import os
+import socket
 import socketserver
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler
 
@@ -26,6 +29,18 @@ class Refused(Exception):
 
 class Dropped(Exception):
     """No answer at all."""
+
+
+class Said(Exception):
+    """Bytes in the place of an upgraded connection's."""
+
+
+UPGRADED = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+STARTED = threading.Event()
+
+
+def say(*words):
+    raise Said(*words)
 
 
 def refuse(status, message):
@@ -49,10 +64,49 @@ class Handler(BaseHTTPRequestHandler):
         one = answer if answer is not None else body
         host = one.get("HostConfig") if isinstance(one, dict) else None
         names = {"method": self.command, "path": self.path, "body": body, "answer": answer,
-                 "host": host, "refuse": refuse, "hang": hang, "drop": drop}
+                 "host": host, "refuse": refuse, "hang": hang, "drop": drop,
+                 "say": say, "upgraded": UPGRADED}
         exec(sys.argv[3], names)  # pylint: disable=exec-used
 
+    def carry(self):
+        """A connection that is handed over."""
+        self.close_connection = True
+        try:
+            self.change(None, None)
+        except Said as said:
+            self.connection.sendall(said.args[0])
+            if len(said.args) > 1:
+                STARTED.wait(10)
+                self.connection.sendall(said.args[1])
+            if len(said.args) < 3:
+                self.connection.recv(1)
+            return
+        engine = socket.socket(socket.AF_UNIX)
+        engine.connect(sys.argv[2])
+        head = f"{self.command} {self.path} HTTP/1.1\r\n" + "".join(
+            f"{name}: {value}\r\n" for name, value in self.headers.items())
+        engine.sendall(head.encode() + b"\r\n")
+
+        def copy(source, target):
+            try:
+                while data := source.recv(1 << 16):
+                    target.sendall(data)
+            except OSError:
+                pass
+            for end in (source, target):
+                try:
+                    end.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+        back = threading.Thread(target=copy, args=(engine, self.connection), daemon=True)
+        back.start()
+        copy(self.connection, engine)
+        back.join()
+
     def pass_on(self):
+        if self.headers.get("Upgrade"):
+            self.carry()
+            return
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
             body = json.loads(data) if "/containers/create" in self.path else None
@@ -66,6 +120,8 @@ class Handler(BaseHTTPRequestHandler):
             engine.sock.settimeout(60)
             response = engine.getresponse()
             status, told = response.status, response.read()
+            if self.path.endswith("/start"):
+                STARTED.set()
             try:
                 answer = json.loads(told)
             except ValueError:

@@ -260,5 +260,27 @@ TEST(DockerContainer, MountsAreThoseThatWereAskedForAndNoOthers) {
   EXPECT_FALSE(compare(container, json::object()).ok());
 }
 
+TEST(DockerContainer, OneThatOnlyALineLeadsToEndsWithWhoeverIsAttached) {
+  ContainerTerms terms = usual_terms();
+  terms.way = WayIn::kLine;
+  terms.door.clear();
+  auto made = translate({}, everything_exists, {}, terms);
+  ASSERT_TRUE(made.ok());
+  EXPECT_EQ((*made)["Cmd"], json({"contained-away"}));
+  EXPECT_EQ((*made)["OpenStdin"], true);
+  EXPECT_EQ((*made)["StdinOnce"], true);
+  EXPECT_EQ((*made)["Tty"], false);
+  ASSERT_EQ((*made)["HostConfig"]["Mounts"].size(), 1U);
+  EXPECT_EQ((*made)["HostConfig"]["Mounts"][0]["Target"], kProgram);
+  json found = told(*made);
+  EXPECT_TRUE(compare(*made, found).ok());
+  found["Config"]["StdinOnce"] = false;
+  EXPECT_THAT(compare(*made, found).error().message, HasSubstr("Config.StdinOnce"));
+  // Nobody else's input is opened.
+  const json usual = asked();
+  EXPECT_EQ(usual["OpenStdin"], false);
+  EXPECT_EQ(usual["StdinOnce"], false);
+}
+
 }  // namespace
 }  // namespace carrel::docker

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "backends/docker/attach_frames.h"
@@ -46,21 +47,16 @@ Result<protocol::Greeting> await_greeting(const Engine& engine, const std::strin
   while (have < data.size()) {
     pollfd look{line, POLLIN, 0};
     if (::poll(&look, 1, kLookMs) > 0) {
-      // No more than can be of use: nobody speaks further before it is told anything.
-      std::array<char, AttachFrames::kHead + protocol::kGreetingSize> piece{};
-      const long n = frames.read(line, piece);
+      // No more than is still to come: nobody speaks further before it is told anything.
+      const auto rest = std::span(data).subspan(have);
+      const long n = frames.read(line, {reinterpret_cast<char*>(rest.data()), rest.size()});
       if (n == 0) {
         return ended();
       }
       if (n < 0 && errno != EAGAIN && errno != EINTR) {
         return errno == EBADMSG ? unsupported("the Docker engine sent a malformed frame") : ended();
       }
-      for (long i = 0; i < n; ++i) {
-        if (have == data.size()) {
-          return unsupported("its container says what nobody asked for");
-        }
-        data.at(have++) = static_cast<unsigned char>(piece.at(static_cast<std::size_t>(i)));
-      }
+      have += n > 0 ? static_cast<std::size_t>(n) : 0;
       continue;
     }
     if (Clock::now() >= last) {

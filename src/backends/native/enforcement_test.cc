@@ -75,6 +75,35 @@ TEST(Enforcement, EveryProtectionHasOneRow) {
   }
 }
 
+TEST(Enforcement, AMachineBySomebodysWordIsCalledUnverified) {
+  policy::Spec spec;
+  spec.backend = policy::Backend::kDocker;
+  spec.runtime = "kata";
+  EnforcementFacts facts = nothing();
+  facts.kernel = EnforcementFacts::Kernel::kMachines;
+  facts.builder = "docker 20 with kata";
+  facts.builder_warning = "unverified: nobody tried";
+  facts.seen = sandbox::SeenKernel{sandbox::SeenKernel::Whose::kAnothers, 0};
+  const Enforcement another = describe(spec, facts);
+  EXPECT_EQ(by(another, "isolation"), "unverified");
+  EXPECT_EQ(by(another, kVerified), "no");
+  EXPECT_EQ(note(another, kVerified), "unverified: nobody tried");
+  EXPECT_EQ(by(another, "landlock"), "none");
+  EXPECT_EQ(by(another, "memory"), "watchdog");
+  EXPECT_EQ(by(another, "cpu"), "affinity");
+  EXPECT_EQ(by(another, "acceleration"), "(no row)");
+  // The kernel is the host's: whatever it is called, it is no machine.
+  facts.seen->whose = sandbox::SeenKernel::Whose::kHosts;
+  const Enforcement hosts = describe(spec, facts);
+  EXPECT_EQ(by(hosts, "isolation"), "namespace");
+  EXPECT_THAT(note(hosts, "isolation"), HasSubstr("made no virtual machine"));
+  EXPECT_THAT(note(hosts, kVerified), HasSubstr("its kernel is the host's"));
+  spec.required = {Protection::kMemory};
+  EXPECT_FALSE(check_required(spec, facts).ok());
+  spec.required = {Protection::kLandlock};
+  EXPECT_FALSE(check_required(spec, facts).ok());
+}
+
 TEST(Enforcement, UnknownNameHasNoRow) { EXPECT_EQ(describe({}, {}).find("magic"), nullptr); }
 
 TEST(Enforcement, ControlGroupsAreNamedByTheirVersion) {
