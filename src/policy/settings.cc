@@ -151,8 +151,8 @@ constexpr std::array kSettings = {
             kHost, kEverywhere, kBuilds, setters::set_backend, get_backend},
     Setting{"runtime", Names(), ValueKind::kText, "NAME",
             "of the backends oci and docker: runc, crun, or runsc (the first of runc and crun); of "
-            "microvm: qemu or firecracker (qemu)",
-            "runc crun runsc qemu firecracker",
+            "docker also kata, unverified; of microvm: qemu or firecracker (qemu)",
+            "runc crun runsc kata qemu firecracker",
             kHost, kEverywhere, kBuilds, setters::set_runtime, get_runtime},
     Setting{"isolation", Names(), ValueKind::kText, "KIND",
             "keep it at least so far apart: namespace, gvisor or vm (namespace)",

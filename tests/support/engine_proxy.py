@@ -7,7 +7,8 @@ CHANGE is Python, run for each request before it goes to the engine, with `metho
 answer, with `answer` a dict. `host` is the HostConfig of either. `refuse(status, message)` answers
 instead of the engine, `hang()` never does, and `drop()` closes the connection. A connection that is
 upgraded is carried as it is, unless `say(head, later)` answers with these bytes, the second ones when
-the container was started; a third argument ends the connection then. Prints a line when it listens.
+the container was started; a third argument ends the connection then. `alter(old, new)` replaces bytes of
+what comes out of it. Prints a line when it listens.
 """
 
 import json
@@ -37,6 +38,11 @@ class Said(Exception):
 
 UPGRADED = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
 STARTED = threading.Event()
+ALTERED = []
+
+
+def alter(old, new):
+    ALTERED.append((old, new))
 
 
 def say(*words):
@@ -65,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
         host = one.get("HostConfig") if isinstance(one, dict) else None
         names = {"method": self.command, "path": self.path, "body": body, "answer": answer,
                  "host": host, "refuse": refuse, "hang": hang, "drop": drop,
-                 "say": say, "upgraded": UPGRADED}
+                 "say": say, "upgraded": UPGRADED, "alter": alter}
         exec(sys.argv[3], names)  # pylint: disable=exec-used
 
     def carry(self):
@@ -87,9 +93,11 @@ class Handler(BaseHTTPRequestHandler):
             f"{name}: {value}\r\n" for name, value in self.headers.items())
         engine.sendall(head.encode() + b"\r\n")
 
-        def copy(source, target):
+        def copy(source, target, altered=()):
             try:
                 while data := source.recv(1 << 16):
+                    for old, new in altered:
+                        data = data.replace(old, new)
                     target.sendall(data)
             except OSError:
                 pass
@@ -98,7 +106,8 @@ class Handler(BaseHTTPRequestHandler):
                     end.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     pass
-        back = threading.Thread(target=copy, args=(engine, self.connection), daemon=True)
+        back = threading.Thread(target=copy, args=(engine, self.connection, ALTERED),
+                                daemon=True)
         back.start()
         copy(self.connection, engine)
         back.join()

@@ -173,7 +173,7 @@ Result<Json> container_for(const sandbox::RoomRequest& request, const ContainerT
                  : Status();
     }));
   }
-  Json mounts = {mount_of(terms.program, kProgram, false)};
+  Json mounts = Json::array({mount_of(terms.program, kProgram, false)});
   if (terms.way == WayIn::kDoor) {
     mounts.push_back(mount_of(terms.door, guest::kDoor, false));
   }

@@ -266,16 +266,16 @@ TEST(DockerContainer, OneThatOnlyALineLeadsToEndsWithWhoeverIsAttached) {
   terms.door.clear();
   auto made = translate({}, everything_exists, {}, terms);
   ASSERT_TRUE(made.ok());
-  EXPECT_EQ((*made)["Cmd"], json({"contained-away"}));
-  EXPECT_EQ((*made)["OpenStdin"], true);
-  EXPECT_EQ((*made)["StdinOnce"], true);
-  EXPECT_EQ((*made)["Tty"], false);
-  ASSERT_EQ((*made)["HostConfig"]["Mounts"].size(), 1U);
-  EXPECT_EQ((*made)["HostConfig"]["Mounts"][0]["Target"], kProgram);
-  json found = told(*made);
-  EXPECT_TRUE(compare(*made, found).ok());
+  EXPECT_EQ(made.value()["Cmd"], json({"contained-away"}));
+  EXPECT_EQ(made.value()["OpenStdin"], true);
+  EXPECT_EQ(made.value()["StdinOnce"], true);
+  EXPECT_EQ(made.value()["Tty"], false);
+  ASSERT_EQ(made.value()["HostConfig"]["Mounts"].size(), 1U);
+  EXPECT_EQ(made.value()["HostConfig"]["Mounts"][0]["Target"], kProgram);
+  json found = told(made.value());
+  EXPECT_TRUE(compare(made.value(), found).ok());
   found["Config"]["StdinOnce"] = false;
-  EXPECT_THAT(compare(*made, found).error().message, HasSubstr("Config.StdinOnce"));
+  EXPECT_THAT(compare(made.value(), found).error().message, HasSubstr("Config.StdinOnce"));
   // Nobody else's input is opened.
   const json usual = asked();
   EXPECT_EQ(usual["OpenStdin"], false);

@@ -75,7 +75,7 @@ TEST(DockerGreeting, TheHostsKernelIsKnown) {
        {std::pair(own, Whose::kHosts), std::pair(std::string(kSomeBoot), Whose::kAnothers)}) {
     auto greeting = greet(frame(greeting_of(boot, 5)));
     ASSERT_TRUE(greeting.ok());
-    auto seen = judge_kernel(*greeting);
+    auto seen = judge_kernel(greeting.value());
     ASSERT_TRUE(seen.ok());
     EXPECT_EQ(seen->whose, whose);
     EXPECT_EQ(seen->landlock_abi, 5);
@@ -87,15 +87,15 @@ TEST(DockerTerms, OnTheHostsKernelItsNamespacesAreTold) {
   request.trees.push_back({.path = "/home/some body/w", .hidden = {}});
   const auto hosts = contained_terms(request, {Whose::kHosts, 0});
   ASSERT_TRUE(hosts.ok());
-  EXPECT_THAT(*hosts, testing::StartsWith("once\napart mnt:["));
+  EXPECT_THAT(hosts.value(), testing::StartsWith("once\napart mnt:["));
   for (const char* kind : {"mnt", "pid", "net", "ipc", "uts", "cgroup"}) {
-    EXPECT_THAT(*hosts, HasSubstr(std::string("\napart ") + kind + ":["));
+    EXPECT_THAT(hosts.value(), HasSubstr(std::string("\napart ") + kind + ":["));
   }
-  EXPECT_THAT(*hosts, Not(HasSubstr("machine")));
+  EXPECT_THAT(hosts.value(), Not(HasSubstr("machine")));
   request.listener = 0;
   request.network = 0;
   request.id = "box";
-  EXPECT_EQ(*contained_terms(request, {Whose::kAnothers, 0}),
+  EXPECT_EQ(contained_terms(request, {Whose::kAnothers, 0}).value(),
             "listens\nnetwork box\nmachine\ntree /home/some body/w\n");
 }
 

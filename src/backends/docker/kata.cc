@@ -46,12 +46,14 @@ Status check_given(const sandbox::RoomRequest& request) {
   for (const sandbox::RoomRequest::Tree& tree : request.trees) {
     // Root's workspaces are mounted nowhere, and a mount with mapped ids cannot be given.
     if (::geteuid() == 0) {
-      return unsupported("in a machine of Kata's a sandbox of root's can be given nothing: '" +
-                             tree.path + "' has no place where an engine finds it as it is to be",
-                         kOtherWalls);
+      return unsupported(
+          "root can give a sandbox in a machine of Kata's no workspace and no folder: "
+          "an engine does not find '" +
+              tree.path + "' as it has to be there",
+          kOtherWalls);
     }
     if (!policy::path_holds(home, tree.path)) {
-      return unsupported("in a machine of Kata's a sandbox can be given workspaces and not '" +
+      return unsupported("a sandbox in a machine of Kata's can be given workspaces and not '" +
                              tree.path + "': nobody can compare what the engine mounts",
                          kOtherWalls);
     }
