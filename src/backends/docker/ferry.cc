@@ -146,7 +146,7 @@ Status be_ferry(const std::vector<std::string>& lines) {
   }
   UniqueFd going(go[0]);
   UniqueFd goes(go[1]);
-  const UniqueFd is_ready(ready[0]);
+  UniqueFd is_ready(ready[0]);
   UniqueFd readies(ready[1]);
   constexpr unsigned long kNamespaces =
       CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
@@ -154,6 +154,7 @@ Status be_ferry(const std::vector<std::string>& lines) {
       static_cast<pid_t>(::syscall(SYS_clone, kNamespaces | SIGCHLD, nullptr, nullptr, nullptr, 0));
   if (child == 0) {
     goes.reset();
+    is_ready.reset();
     const Status stood = stand(sockets_of(lines), std::move(going), std::move(readies));
     if (!stood.ok()) {
       (void)write_all(STDERR_FILENO, stood.error().to_string() + "\n");

@@ -47,7 +47,8 @@ pid_t read_pid(int pipe) {
 Status leave_host() {
   if (::mount("tmpfs", kCovered, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY,
               "size=4k,mode=0555") != 0 ||
-      ::chroot(kCovered) != 0 || ::chdir("/") != 0) {
+      ::chdir(kCovered) != 0 || ::syscall(SYS_pivot_root, ".", ".") != 0 ||
+      ::umount2(".", MNT_DETACH) != 0 || ::chdir("/") != 0) {
     return system_error("leave the host's root");
   }
   return {};
