@@ -131,7 +131,7 @@ Result<Answer> Engine::ask(http::Method method, const std::string& target, std::
   request.deadline = http::Clock::now() + patience;
   auto document = [&] {
     constexpr std::chrono::milliseconds kLook{100};
-    Working working(owner());
+    Working working(socket_, owner());
     const Watch watch(kLook, cancel.get(), [&working] { return working.quiet() >= kQuiet; });
     return client.fetch(request, kLargestAnswer, patience);
   }();
