@@ -343,10 +343,12 @@ void watch_memory(Guest& guest, std::uint64_t now) {
   }
   // Files outlive their makers: after an overstep a command may clean up, and do little else. They
   // grow until their makers are gone.
+  constexpr std::uint64_t kRoomToCleanUp = 8;  // the part of the limit
+  constexpr std::uint64_t kRoomForFiles = 64;
   if (watch.settling) {
-    watch.kept = use.lasting;
+    watch.kept = use.lasting + limit / kRoomForFiles;
     watch.settling = false;
-  } else if (use.lasting > watch.kept || use.total() - use.lasting > limit / 8) {
+  } else if (use.lasting > watch.kept || use.total() - use.lasting > limit / kRoomToCleanUp) {
     watch.settling = true;
     flag_running(guest, protocol::kExitOutOfMemory);
     kill(-1, SIGKILL);

@@ -123,6 +123,26 @@ TEST_F(TreeToHostTest, HolesStayHoles) {
   EXPECT_LT(info.st_blocks, 1000);
 }
 
+// From a kernel that does not tell of them.
+TEST_F(TreeToHostTest, ZerosTakeNoRoom) {
+  constexpr std::size_t kPiece = 64U << 10;
+  constexpr std::uint64_t kPieces = 64;
+  const std::string zeros(kPiece, '\0');
+  TreeToHost sink(scratch_ / "zeros", "name", {});
+  ASSERT_TRUE(sink.entry(entry(FileKind::kFile, "", kPieces * kPiece + 3)).ok());
+  for (std::uint64_t i = 0; i < kPieces; ++i) {
+    ASSERT_TRUE(sink.contents(i == 7 ? "x" + zeros.substr(1) : zeros).ok());
+  }
+  ASSERT_TRUE(sink.contents(zeros.substr(0, 3)).ok());
+  ASSERT_TRUE(sink.finish().ok());
+  struct stat info{};
+  ASSERT_EQ(::stat((scratch_ / "zeros").c_str(), &info), 0);
+  EXPECT_LT(info.st_blocks, 1000);
+  std::string wanted(kPieces * kPiece + 3, '\0');
+  wanted[7 * kPiece] = 'x';
+  EXPECT_EQ(scratch_.text("zeros"), wanted);
+}
+
 TEST_F(TreeToHostTest, OneFileIsAllThatComesAfterAFile) {
   TreeToHost sink(scratch_ / "new", "name", {});
   ASSERT_TRUE(sink.entry(entry(FileKind::kFile, "", 0)).ok());

@@ -91,7 +91,7 @@ std::string Leftovers::since(const Leftovers& before) const {
 
 std::string left_since(const Leftovers& before) {
   std::string left;
-  eventually(std::chrono::seconds(2), [&] {
+  eventually(std::chrono::seconds(8), [&] {
     left = Leftovers::snapshot().since(before);
     return left.empty();
   });

@@ -83,7 +83,7 @@ Status check_apart(int process, EngineKind engine, Ids ids) {
 Result<Door::Caller> await_call(const Engine& engine, const std::string& container,
                                 const Door& door) {
   const Clock::time_point last = Clock::now() + kCall;
-  Working working(engine.owner());
+  Working working(engine.socket(), engine.owner());
   for (;;) {
     auto caller = door.answer(kLook);
     if (caller.ok() || caller.error().code != Code::kTimeout || Clock::now() >= last) {

@@ -131,7 +131,7 @@ Result<Answer> Engine::ask(http::Method method, const std::string& target, std::
   request.body = std::move(body);
   request.deadline = http::Clock::now() + patience;
   auto document = [&] {
-    Working working(owner());
+    Working working(socket_, owner());
     const Watch watch(kLook, cancel.get(), [&working] { return working.quiet() >= kQuiet; });
     return client.fetch(request, kLargestAnswer, patience);
   }();
@@ -166,7 +166,7 @@ Result<UniqueFd> Engine::attach(const std::string& container) const {
   request.url = {http::Scheme::kHttp, "localhost", 80,
                  "/containers/" + container + "/attach?stream=1&stdin=1&stdout=1"};
   auto line = [&] {
-    Working working(owner());
+    Working working(socket_, owner());
     const Watch watch(kLook, cancel.get(), [&working] { return working.quiet() >= kQuiet; });
     return client.upgrade(request, "tcp");
   }();

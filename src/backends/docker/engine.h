@@ -84,6 +84,7 @@ class Engine {
   [[nodiscard]] bool silent() const { return silent_; }
   // Who owns its socket.
   [[nodiscard]] uid_t owner() const;
+  [[nodiscard]] const std::string& socket() const { return socket_; }
 
   Result<Facts> facts() const;
   // A container by its id or name, as the engine has it. kNotFound.
