@@ -223,6 +223,12 @@ TEST_P(DockerKata, LimitsHoldAndAreNotPromised) {
   const Run memory = run({"--memory", "64m", "--", "python3", "-c", "x = b'x' * 400000000"});
   EXPECT_NE(memory.status, 0);
   EXPECT_NE(memory.err.find("out of memory"), std::string::npos) << memory.err;
+  const Run files = run({"--memory", "64m", "--", "python3", "-c",
+                         "import os, time\n"
+                         "fd = os.memfd_create('x')\n"
+                         "for i in range(110): os.write(fd, b'x' * (1 << 20))\n"
+                         "time.sleep(5)"});
+  EXPECT_NE(files.err.find("out of memory"), std::string::npos) << files.err;
   const Run pids =
       run({"--pids", "20", "--", "bash", "-c", "for i in $(seq 60); do sleep 5 & done; wait"});
   EXPECT_NE(pids.err.find("fork"), std::string::npos) << pids.err;
