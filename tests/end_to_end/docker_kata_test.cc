@@ -438,6 +438,26 @@ TEST_P(DockerKata, ItOutlivesItsKeeperAndEndsWithItsEngine) {
   }));
 }
 
+TEST_P(DockerKata, AnEngineThatIsKilledIsToldAtOnceWhereverItWas) {
+  EXPECT_EQ(run({"--", "true"}).status, 0);
+  for (const int wait_ms : {40, 160, 280, 400, 520}) {
+    Process run(launch({"run", "--backend", "docker", "--runtime", "kata", "--", "sleep", "9"}));
+    ::usleep(static_cast<useconds_t>(wait_ms) * 1000);
+    ASSERT_GT(engine_->pid(), 1);
+    ASSERT_EQ(::kill(engine_->pid(), SIGKILL), 0);
+    const Run ended = run.wait(seconds(2));
+    EXPECT_FALSE(ended.timed_out) << wait_ms;
+    EXPECT_EQ(ended.status, 125) << wait_ms << ended.err;
+    EXPECT_EQ(ended.err.find("carrel: "), 0U) << wait_ms << ended.err;
+    engine_->start_again();
+  }
+  EXPECT_TRUE(eventually(seconds(20), [&] {
+    EXPECT_EQ(this->run({"--", "true"}).status, 0);
+    return std::filesystem::is_empty(place().home(GetParam()) + "/run/docker") && nothing_left();
+  }));
+  EXPECT_TRUE(nobody_stands());
+}
+
 TEST_P(DockerKata, NothingIsLeftWhenItsMakerIsKilledInTheMiddle) {
   for (const int wait_ms : {0, 60, 150, 300, 450, 700}) {
     Process run(launch({"run", "--backend", "docker", "--runtime", "kata", "--", "sleep", "60"}));

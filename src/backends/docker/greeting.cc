@@ -36,6 +36,12 @@ Error unsupported(std::string message) {
 
 Error ended() { return unsupported("its container ended before its first process said anything"); }
 
+// The line is at its end: with the container, or with the engine.
+Error why_ended(const Engine& engine, const std::string& container) {
+  const auto found = engine.inspect(container);
+  return found.ok() || found.error().code == Code::kNotFound ? ended() : found.error();
+}
+
 }  // namespace
 
 Result<protocol::Greeting> await_greeting(const Engine& engine, const std::string& container,
@@ -50,11 +56,11 @@ Result<protocol::Greeting> await_greeting(const Engine& engine, const std::strin
       // No more than is still to come: nobody speaks further before it is told anything.
       const auto rest = std::span(data).subspan(have);
       const long n = frames.read(line, {reinterpret_cast<char*>(rest.data()), rest.size()});
-      if (n == 0) {
-        return ended();
+      if (n < 0 && errno == EBADMSG) {
+        return unsupported("the Docker engine sent a malformed frame");
       }
-      if (n < 0 && errno != EAGAIN && errno != EINTR) {
-        return errno == EBADMSG ? unsupported("the Docker engine sent a malformed frame") : ended();
+      if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+        return why_ended(engine, container);
       }
       have += n > 0 ? static_cast<std::size_t>(n) : 0;
       continue;
