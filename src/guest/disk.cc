@@ -40,12 +40,11 @@ struct Walk {
 };
 
 // What the owner cannot look into would hide its size: it is opened for the moment.
-int open_directory(int parent, const char* name, mode_t mode) {
-  constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+int open_any_directory(int parent, const char* name, mode_t mode) {
   if ((mode & 0500) != 0500) {
     fchmodat(parent, name, (mode & 07777) | 0700, 0);
   }
-  return openat(parent, name, kFlags);
+  return open_directory(parent, name);
 }
 
 void walk_directory(int fd, int depth, Walk& walk) {
@@ -69,7 +68,7 @@ void walk_directory(int fd, int depth, Walk& walk) {
     if (!S_ISDIR(info.st_mode)) {
       continue;
     }
-    int next = open_directory(fd, entry->d_name, info.st_mode);
+    int next = open_any_directory(fd, entry->d_name, info.st_mode);
     if (next < 0) {
       continue;
     }

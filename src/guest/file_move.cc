@@ -2,6 +2,7 @@
 #include <sys/sendfile.h>
 
 #include "guest/file_tree.h"
+#include "guest/runtime.h"
 
 namespace carrel::guest {
 
@@ -94,8 +95,8 @@ class Copier {
     if (mkdirat(to, new_name, (info.st_mode & 01777) | 0700) != 0 && errno != EEXIST) {
       return -errno;
     }
-    int source = openat(from, name, kOpenDirectory);
-    int target = source < 0 ? -1 : openat(to, new_name, kOpenDirectory);
+    int source = open_directory(from, name);
+    int target = source < 0 ? -1 : open_directory(to, new_name);
     DIR* stream = target < 0 ? nullptr : fdopendir(source);
     if (stream == nullptr) {
       int reason = -errno;
@@ -142,7 +143,7 @@ int remove_tree(FileChannel& channel, int parent, const char* name, std::size_t 
   if (depth >= kDeepestRemoved) {
     return -ELOOP;
   }
-  int fd = openat(parent, name, kOpenDirectory);
+  int fd = open_directory(parent, name);
   DIR* stream = fd < 0 ? nullptr : fdopendir(fd);
   if (stream == nullptr) {
     return -errno;

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "guest/file_work.h"
+#include "guest/runtime.h"
 
 // Walking a tree by descriptors. No link is followed and no other tree is entered by a swap.
 namespace carrel::guest {
@@ -39,8 +40,6 @@ class TreePath {
   char data_[protocol::kMaxPath + 1];
   std::size_t size_ = 0;
 };
-
-inline constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
 struct TreeEntry {
   int directory;
@@ -95,7 +94,7 @@ bool walk_tree(FileWork& work, int fd, TreePath& path, std::size_t depth, Visito
     const Way way = visitor.visit(entry, path.view());
     go_on = way != Way::kStop && !work.channel.gone();
     if (go_on && way == Way::kInto && entry.type == DT_DIR) {
-      int below = openat(fd, entry.name, kOpenDirectory);
+      int below = open_directory(fd, entry.name);
       if (below < 0) {
         note(work, failed(-errno), path.view());
       } else {

@@ -1,4 +1,5 @@
 #include "guest/file_tree.h"
+#include "guest/runtime.h"
 
 namespace carrel::guest {
 
@@ -156,7 +157,7 @@ class Unpacker {
     if (entry.path.empty()) {
       return 0;
     }
-    int fd = openat(parent, name, kOpenDirectory);
+    int fd = open_directory(parent, name);
     if (fd < 0) {
       return -errno;
     }
@@ -239,9 +240,9 @@ class Unpacker {
       Text<260> name;
       name.add(rest.substr(0, slash));
       rest.remove_prefix(slash == std::string_view::npos ? rest.size() : slash + 1);
-      int next = openat(at, name.c_str(), kOpenDirectory);
+      int next = open_directory(at, name.c_str());
       if (next < 0 && errno == ENOENT && mkdirat(at, name.c_str(), 0755) == 0) {
-        next = openat(at, name.c_str(), kOpenDirectory);
+        next = open_directory(at, name.c_str());
       }
       int reason = errno;
       if (at != top_) {
@@ -288,7 +289,7 @@ bool is_hopeless(int error) { return error == -ENOSPC || error == -EDQUOT || err
 
 FileOutcome unpack_tree(FileWork& work) {
   int place = make_directories(work.path, 0755);
-  int top = place < 0 ? place : openat(place, ".", kOpenDirectory);
+  int top = place < 0 ? place : open_directory(place, ".");
   if (place >= 0) {
     top = top < 0 ? -errno : top;
     close(place);

@@ -23,6 +23,8 @@ int mount_set(int mount, std::uint64_t attributes, unsigned flags);
 int open_beneath(int root, const char* path, int flags);
 // The same one name at a time, for kernels without openat2; ".." is refused.
 int walk_beneath(int root, const char* path, int flags);
+// A directory to be listed, unless `name` is a link. As openat().
+int open_directory(int at, const char* name);
 // CRITICAL: after a negative answer some may still be open.
 int close_between(unsigned first, unsigned last);
 int close_from(unsigned first);

@@ -46,6 +46,26 @@ TEST(Clock, NeverGoesBack) {
   EXPECT_GT(wall_clock_ms(), 1'600'000'000'000U);
 }
 
+TEST(GuestRuntime, ADirectoryIsOpenedAndALinkToOneIsNot) {
+  std::string name = testing::TempDir() + "carrel-guest-XXXXXX";
+  ASSERT_NE(::mkdtemp(name.data()), nullptr);
+  const int root = ::open(name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_GE(root, 0);
+  ASSERT_EQ(::mkdirat(root, "closed", 0400), 0);
+  ASSERT_EQ(::symlinkat("closed", root, "link"), 0);
+  const int closed = open_directory(root, "closed");
+  EXPECT_GE(closed, 0);
+  EXPECT_LT(open_directory(root, "link"), 0);
+  EXPECT_EQ(errno, ENOTDIR);
+  EXPECT_LT(open_directory(root, "missing"), 0);
+  EXPECT_EQ(errno, ENOENT);
+  ::close(closed);
+  ::unlinkat(root, "link", 0);
+  ::unlinkat(root, "closed", AT_REMOVEDIR);
+  ::close(root);
+  ::rmdir(name.c_str());
+}
+
 // By openat2, and name by name where the kernel does not have that.
 class OpenBeneath : public testing::TestWithParam<int (*)(int, const char*, int)> {};
 INSTANTIATE_TEST_SUITE_P(, OpenBeneath, testing::Values(&open_beneath, &walk_beneath),
