@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "attacks/attack_test.h"
+#include "support/walls.h"
 
 namespace carrel::test {
 namespace {
