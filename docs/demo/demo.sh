@@ -38,6 +38,10 @@ attempt() {
   status=0
   output=$("$@" 2>&1) || status=$?
   printf '%s\n' "$output" | cut -c1-100 | tail -n 2 | sed 's/^/          /'
+  if [ "$status" = 125 ]; then
+    printf '          -> NOT TRIED: there was no sandbox\n'
+    exit 1
+  fi
 }
 
 # contained "why" test...: says that the room held, or ends the demo.
@@ -51,6 +55,12 @@ contained() {
     exit 1
   fi
 }
+
+if ! "$carrel" run -- true; then
+  printf 'There is no sandbox on this host, so there is nothing to show. What is in the way:\n'
+  "$carrel" doctor | grep -v '^ok ' || true
+  exit 1
+fi
 
 say 'Two turns of an agent, and a crash after the first (FORCE_FAILURE=1)'
 { FORCE_FAILURE=1 agent 2>&1 || true; } | show
