@@ -59,9 +59,13 @@ bool look_at(pid_t pid, ProcessRow& row) {
   return true;
 }
 
-// Whether no thread of the process runs: a group stops thread by thread.
-bool stands(pid_t pid) {
-  bool all = true;
+// How a process takes a stop. kWaits: each thread of it stands or is in a sleep that no signal
+// ends.
+enum class Posture { kStands, kWaits, kRuns };
+
+// A group stops thread by thread.
+Posture posture(pid_t pid) {
+  Posture worst = Posture::kStands;
   each_thread(pid, [&](pid_t thread) {
     char buffer[1024];
     Text<64> name;
@@ -69,9 +73,39 @@ bool stands(pid_t pid) {
     std::string_view line(buffer, read_proc(pid, name.c_str(), buffer, sizeof buffer));
     std::size_t at = line.rfind(')');
     char state = at == std::string_view::npos || at + 2 >= line.size() ? 'X' : line[at + 2];
-    all = all && (state == 'T' || state == 't' || state == 'Z' || state == 'X');
+    if (state == 'D' && worst == Posture::kStands) {
+      worst = Posture::kWaits;
+    } else if (state != 'D' && state != 'T' && state != 't' && state != 'Z' && state != 'X') {
+      worst = Posture::kRuns;
+    }
   });
-  return all;
+  return worst;
+}
+
+bool is_among(const StoppedBefore& before, pid_t pid) {
+  for (std::size_t i = 0; i < before.count; ++i) {
+    if (before.pids[i] == pid) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Lets the children of processes that wait go on. One that waits for a child that shares its memory
+// (vfork) cannot be stopped before that child executes a program or ends, and a child that was
+// stopped does neither.
+void continue_children_of(const pid_t* waiting, std::size_t count, const StoppedBefore& before) {
+  each_pid([&](pid_t pid) {
+    ProcessRow row;
+    if (!look_at(pid, row) || is_among(before, pid)) {
+      return;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      if (row.parent == waiting[i]) {
+        kill(pid, SIGCONT);
+      }
+    }
+  });
 }
 
 const ProcessRow* find(const ProcessRow* rows, std::size_t count, pid_t pid) {
@@ -184,26 +218,39 @@ bool stop_everybody(StoppedBefore& before) {
       before.pids[before.count++] = pid;
     }
   });
-  for (int round = 0; round < 2000; ++round) {
+  constexpr std::uint64_t kLongestUs = 3'000'000;
+  constexpr std::uint64_t kPauseUs = 1'000;
+  constexpr std::uint64_t kLongestPauseUs = 64'000;
+  const std::uint64_t begun = now_us();
+  std::uint64_t pause_us = kPauseUs;
+  do {
+    pid_t waiting[StoppedBefore::kMost];
+    std::size_t waiting_count = 0;
     bool all = true;
     kill(-1, SIGSTOP);
-    each_pid([&](pid_t pid) { all = all && (pid <= 1 || stands(pid)); });
+    each_pid([&](pid_t pid) {
+      const Posture now = pid <= 1 ? Posture::kStands : posture(pid);
+      all = all && now == Posture::kStands;
+      if (now == Posture::kWaits && waiting_count < StoppedBefore::kMost) {
+        waiting[waiting_count++] = pid;
+      }
+    });
     if (all) {
       return true;
     }
-    struct timespec pause{0, 1'000'000};
+    if (waiting_count > 0) {  // the children need a while to get on, the longer the busier it is
+      continue_children_of(waiting, waiting_count, before);
+      pause_us = pause_us < kLongestPauseUs ? pause_us * 2 : pause_us;
+    }
+    struct timespec pause{0, static_cast<long>(pause_us * 1'000)};
     nanosleep(&pause, nullptr);
-  }
+  } while (now_us() - begun < kLongestUs);
   return false;
 }
 
 void continue_everybody(const StoppedBefore& before) {
   each_pid([&](pid_t pid) {
-    bool stays = pid <= 1;
-    for (std::size_t i = 0; i < before.count; ++i) {
-      stays = stays || before.pids[i] == pid;
-    }
-    if (!stays) {
+    if (pid > 1 && !is_among(before, pid)) {
       kill(pid, SIGCONT);
     }
   });

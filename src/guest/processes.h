@@ -41,7 +41,7 @@ struct StoppedBefore {
   std::size_t count = 0;
 };
 // Stops every process but the guest, with all its threads, and waits until they stand; false when
-// one does not within two seconds.
+// one does not within three seconds.
 bool stop_everybody(StoppedBefore& before);
 void continue_everybody(const StoppedBefore& before);
 

@@ -82,7 +82,7 @@ TEST_P(Workspaces, R52_AreListedUnderTheirName) {
 TEST_P(Workspaces, R53_FilesSurviveTheSandboxAndItsEnd) {
   EXPECT_EQ(in("w", "echo one > a; mkdir d; chmod 750 d; id -u").out, "1000\n");
   const Box box(GetParam(), {"--workspace", "w"});
-  EXPECT_EQ(box.sh("cat a; stat -c '%a %U' d; echo two >> a").out, "one\n750 agent\n");
+  EXPECT_EQ(box.sh("cat a; find d -printf '%m %u\\n'; echo two >> a").out, "one\n750 agent\n");
   EXPECT_EQ(box.remove({"--force"}).status, 0);
   EXPECT_EQ(in("w", "cat a").out, "one\ntwo\n");
 }
@@ -269,6 +269,31 @@ TEST_P(Workspaces, WorkloadStandsStillForASnapshot) {
   EXPECT_EQ(box.exec({"pkill", "python3"}).status, 0);
 }
 
+// Whoever waits for a child that shares its memory cannot be stopped, and such a child is stopped
+// before it executes its program.
+TEST_P(Workspaces, WhoStartsProgramsAllTheTimeStandsStillForASnapshot) {
+  const Box box(GetParam(), {"--workspace", "w"});
+  const Run started =
+      carrel({"exec", "--detach", box.id(), "--", "python3", "-c",
+              "import os\n"
+              "opened = [(os.POSIX_SPAWN_OPEN, 9, '/dev/null', os.O_RDONLY, 0)] * 3000\n"
+              "while True:\n"
+              "  child = os.posix_spawn('/bin/true', ['true'], {}, file_actions=opened)\n"
+              "  os.waitpid(child, 0)\n"
+              "  open('begun', 'a').write('x')\n"});
+  ASSERT_EQ(started.status, 0) << started.err;
+  ASSERT_TRUE(eventually(std::chrono::seconds(10),
+                         [&] { return box.sh("cat begun 2> /dev/null").out != ""; }));
+  for (int round = 0; round < 10; ++round) {
+    does(box, "echo " + std::to_string(round) + " > round");
+    says({"snapshot", "w"});
+  }
+  const std::string sofar = box.sh("cat begun").out;
+  EXPECT_TRUE(eventually(std::chrono::seconds(10), [&] { return box.sh("cat begun").out > sofar; }))
+      << "it goes on";
+  EXPECT_EQ(box.exec({"pkill", "python3"}).status, 0);
+}
+
 // Nobody is told of such a write while the file is mapped.
 TEST_P(Workspaces, WritesThroughAMappingAreInEverySnapshot) {
   const Box box(GetParam(), {"--workspace", "w"});
@@ -391,7 +416,7 @@ TEST_P(Workspaces, AnyNumberOfSnapshotsCanBeForkedAndRestored) {
   const auto looks = [](int i) {
     return std::to_string(i) + "\n" + (i % 4 == 3 ? "" : std::to_string(i - i % 4) + "\n") + "50\n";
   };
-  const std::string look = "cat now; cat come/and-go 2>&-; ls d | wc -l";
+  const std::string look = "cat now; cat come/and-go 2>&-; find d -type f | wc -l";
   std::vector<std::string> ids;
   for (int i = 0; i < kSnapshots; ++i) {
     does(box, "echo " + std::to_string(i) + " > now; case " + std::to_string(i % 4) +
@@ -419,7 +444,9 @@ TEST_P(Workspaces, UnreadableFilesAreInASnapshot) {
   const std::string id = says({"snapshot", "w"});
   does(box, "chmod 700 closed; rm -rf closed; chmod -R 700 closed; rm -rf closed");
   EXPECT_EQ(says({"restore", "w", id}), id);
-  EXPECT_EQ(box.sh("stat -c %a closed; chmod 700 closed closed/in; stat -c %a closed/in/f").out,
+  EXPECT_EQ(box.sh("find closed -prune -printf '%m\\n'; chmod 700 closed closed/in; "
+                   "find closed/in/f -printf '%m\\n'")
+                .out,
             "0\n0\n");
   expect_whole();
 }
