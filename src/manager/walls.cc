@@ -45,9 +45,10 @@ std::string engine_of(policy::Backend backend) {
 const sandbox::Walls* find_walls(policy::Backend backend, std::string_view runtime) {
   static const bubblewrap::Bubblewrap kBubblewrap;
   static const oci::Runtimes kRuntimes;
-  static const docker::Containers kContainers;
-  static const docker::GvisorContainers kGvisorContainers;
-  static const docker::KataContainers kKataContainers;
+  static const docker::KnownEngines kEngines;
+  static const docker::Containers kContainers(kEngines);
+  static const docker::GvisorContainers kGvisorContainers(kEngines);
+  static const docker::KataContainers kKataContainers(kEngines);
   static const oci::Gvisor kGvisor;
   static const microvm::Machines kMachines;
   switch (backend) {

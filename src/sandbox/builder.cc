@@ -1,13 +1,16 @@
 #include "sandbox/builder.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -86,6 +89,23 @@ std::string read_line(int file) {
   }
   text.erase(text.find_last_not_of(' ') + 1);
   return text;
+}
+
+FirstProcess await_first_process(int pipe, int timeout_ms) {
+  std::array<char, 32> buffer{};
+  pollfd told{pipe, POLLIN, 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&told, 1, timeout_ms);
+  } while (ready < 0 && errno == EINTR);
+  const ssize_t n = ready == 1 ? ::read(pipe, buffer.data(), buffer.size()) : 0;
+  FirstProcess first;
+  if (n > 0) {
+    std::from_chars(buffer.data(), buffer.data() + n, first.pid);
+  }
+  first.process.reset(first.pid > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, first.pid, 0))
+                                    : -1);
+  return first;
 }
 
 Result<std::string> ask_version(const std::string& program) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <string_view>
 
@@ -25,6 +27,14 @@ Result<UniqueFd> memory_file(std::string_view content);
 
 // What such a file holds, in one line of printable characters; empty: nothing.
 std::string read_line(int file);
+
+// Who stands for a sandbox that another program starts.
+struct FirstProcess {
+  pid_t pid = 0;
+  UniqueFd process;  // not valid: nobody does
+};
+// The one whose id that program tells, in decimal digits, over a pipe and in time.
+FirstProcess await_first_process(int pipe, int timeout_ms);
 
 // What a program says when it is asked for its version. It is asked again when it was replaced.
 Result<std::string> ask_version(const std::string& program);

@@ -53,7 +53,7 @@ Result<std::string> choose_runtime(const std::string& wanted, const Facts& facts
 }  // namespace
 
 Result<std::string> Containers::describe(const policy::Spec& spec) const {
-  CARREL_ASSIGN(const Facts facts, engines_.facts(address_of(spec.engine)));
+  CARREL_ASSIGN(const Facts facts, engines().facts(address_of(spec.engine)));
   CARREL_TRY(check_engine(facts));
   CARREL_ASSIGN(const std::string runtime, choose_runtime(spec.runtime, facts));
   return (facts.kind == EngineKind::kPodman ? "podman " : "docker ") + facts.version + " with " +
@@ -61,7 +61,7 @@ Result<std::string> Containers::describe(const policy::Spec& spec) const {
 }
 
 std::string Containers::warning(const policy::Spec& spec) const {
-  auto facts = engines_.facts(address_of(spec.engine));
+  auto facts = engines().facts(address_of(spec.engine));
   if (!facts.ok()) {
     return {};
   }
@@ -75,7 +75,7 @@ std::string Containers::warning(const policy::Spec& spec) const {
 }
 
 sandbox::LimitHolders Containers::limit_holders(const policy::Spec& spec) const {
-  auto facts = engines_.facts(address_of(spec.engine));
+  auto facts = engines().facts(address_of(spec.engine));
   if (!facts.ok()) {
     return {{}, {}, {}, facts.error().message};
   }
@@ -87,26 +87,9 @@ sandbox::LimitHolders Containers::limit_holders(const policy::Spec& spec) const 
               : "the rootless engine has no control groups for it"};
 }
 
-Status Containers::check(const policy::Spec& spec) const {
-  const auto builder = describe(spec);
-  return builder.ok() ? Status() : Status(builder.error());
-}
-
-Result<sandbox::RoomStarted> Containers::start(const sandbox::RoomRequest& request) const {
-  sweep_doors(request.folder, request.installation, engines_);
-  const std::string address = address_of(request.engine);
-  CARREL_TRY(engines_.check_silence(address));
-  CARREL_ASSIGN(const Engine engine, Engine::at(address));
-  auto started = start_at(engine, address, request);
-  if (!started.ok() && engine.silent()) {
-    engines_.note(address, started.error());
-  }
-  return started;
-}
-
 Result<sandbox::RoomStarted> Containers::start_at(const Engine& engine, const std::string& address,
                                                   const sandbox::RoomRequest& request) const {
-  CARREL_ASSIGN(const Facts facts, engines_.facts(address));
+  CARREL_ASSIGN(const Facts facts, engines().facts(address));
   CARREL_TRY(check_engine(facts));
   CARREL_TRY(sweep_forgotten(engine, request.folder, request.installation));
   CARREL_ASSIGN(Door door, Door::open(request.folder, request.id, address, request.image));
@@ -175,10 +158,6 @@ Result<sandbox::RoomStarted> Containers::start_at(const Engine& engine, const st
   room.stream = std::move(caller.stream);
   container.keep();
   return room;
-}
-
-void Containers::sweep(const std::string& folder, const std::string& installation) const {
-  sweep_doors(folder, installation, engines_);
 }
 
 }  // namespace carrel::docker

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "backends/docker/making.h"
+#include "backends/docker/engine_walls.h"
 #include "base/result.h"
 #include "sandbox/walls.h"
 
@@ -10,23 +10,19 @@ namespace carrel::docker {
 
 // Walls that Docker's engine builds: a container, in which the guest makes its room as it does
 // without one.
-class Containers final : public sandbox::Walls {
+class Containers final : public EngineWalls {
  public:
+  using EngineWalls::EngineWalls;
+
   Result<std::string> describe(const policy::Spec& spec) const override;
   [[nodiscard]] std::string warning(const policy::Spec& spec) const override;
-  Status check(const policy::Spec& spec) const override;
-  Result<sandbox::RoomStarted> start(const sandbox::RoomRequest& request) const override;
   [[nodiscard]] std::uint32_t own_processes() const override { return 0; }
-  [[nodiscard]] sandbox::Lock lock() const override { return sandbox::Lock::kGuests; }
   [[nodiscard]] policy::Furnisher furnisher() const override { return policy::Furnisher::kGuest; }
   [[nodiscard]] sandbox::LimitHolders limit_holders(const policy::Spec& spec) const override;
-  void sweep(const std::string& folder, const std::string& installation) const override;
 
  private:
   Result<sandbox::RoomStarted> start_at(const Engine& engine, const std::string& address,
-                                        const sandbox::RoomRequest& request) const;
-
-  KnownEngines engines_;
+                                        const sandbox::RoomRequest& request) const override;
 };
 
 }  // namespace carrel::docker

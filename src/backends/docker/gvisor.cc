@@ -116,7 +116,7 @@ sandbox::LimitHolders GvisorContainers::limit_holders(const policy::Spec& spec) 
 }
 
 Result<std::string> GvisorContainers::describe(const policy::Spec& spec) const {
-  CARREL_ASSIGN(const Facts facts, engines_.facts(address_of(spec.engine)));
+  CARREL_ASSIGN(const Facts facts, engines().facts(address_of(spec.engine)));
   CARREL_TRY(check_facts(facts, spec.runtime));
   return "docker " + facts.version + " with " + spec.runtime;
 }
@@ -133,26 +133,13 @@ Status GvisorContainers::check(const policy::Spec& spec) const {
     return unsupported("the root of a sandbox behind gVisor is read-only",
                        "leave out --writable-root");
   }
-  const auto builder = describe(spec);
-  return builder.ok() ? Status() : Status(builder.error());
-}
-
-Result<sandbox::RoomStarted> GvisorContainers::start(const sandbox::RoomRequest& request) const {
-  sweep_doors(request.folder, request.installation, engines_);
-  const std::string address = address_of(request.engine);
-  CARREL_TRY(engines_.check_silence(address));
-  CARREL_ASSIGN(const Engine engine, Engine::at(address));
-  auto started = start_at(engine, address, request);
-  if (!started.ok() && engine.silent()) {
-    engines_.note(address, started.error());
-  }
-  return started;
+  return EngineWalls::check(spec);
 }
 
 Result<sandbox::RoomStarted> GvisorContainers::start_at(const Engine& engine,
                                                         const std::string& address,
                                                         const sandbox::RoomRequest& request) const {
-  CARREL_ASSIGN(const Facts facts, engines_.facts(address));
+  CARREL_ASSIGN(const Facts facts, engines().facts(address));
   CARREL_TRY(check_facts(facts, request.runtime));
   CARREL_TRY(check_given(request));
   CARREL_TRY(sweep_forgotten(engine, request.folder, request.installation));

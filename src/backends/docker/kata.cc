@@ -77,13 +77,13 @@ sandbox::LimitHolders KataContainers::limit_holders(const policy::Spec& spec) co
 }
 
 Result<std::string> KataContainers::describe(const policy::Spec& spec) const {
-  CARREL_ASSIGN(const Facts facts, engines_.facts(address_of(spec.engine)));
+  CARREL_ASSIGN(const Facts facts, engines().facts(address_of(spec.engine)));
   CARREL_TRY(check_facts(facts, spec.runtime));
   return "docker " + facts.version + " with " + spec.runtime + "; unverified";
 }
 
 std::string KataContainers::warning(const policy::Spec& spec) const {
-  auto facts = engines_.facts(address_of(spec.engine));
+  auto facts = engines().facts(address_of(spec.engine));
   if (!facts.ok()) {
     return {};
   }
@@ -91,27 +91,10 @@ std::string KataContainers::warning(const policy::Spec& spec) const {
   return kUnverified + (flaws.empty() ? "" : "; " + flaws);
 }
 
-Status KataContainers::check(const policy::Spec& spec) const {
-  const auto builder = describe(spec);
-  return builder.ok() ? Status() : Status(builder.error());
-}
-
-Result<sandbox::RoomStarted> KataContainers::start(const sandbox::RoomRequest& request) const {
-  sweep_doors(request.folder, request.installation, engines_);
-  const std::string address = address_of(request.engine);
-  CARREL_TRY(engines_.check_silence(address));
-  CARREL_ASSIGN(const Engine engine, Engine::at(address));
-  auto started = start_at(engine, address, request);
-  if (!started.ok() && engine.silent()) {
-    engines_.note(address, started.error());
-  }
-  return started;
-}
-
 Result<sandbox::RoomStarted> KataContainers::start_at(const Engine& engine,
                                                       const std::string& address,
                                                       const sandbox::RoomRequest& request) const {
-  CARREL_ASSIGN(const Facts facts, engines_.facts(address));
+  CARREL_ASSIGN(const Facts facts, engines().facts(address));
   CARREL_TRY(check_facts(facts, request.runtime));
   CARREL_TRY(check_given(request));
   CARREL_TRY(sweep_forgotten(engine, request.folder, request.installation));
@@ -150,10 +133,6 @@ Result<sandbox::RoomStarted> KataContainers::start_at(const Engine& engine,
   room.seen = seen;
   container.keep();
   return room;
-}
-
-void KataContainers::sweep(const std::string& folder, const std::string& installation) const {
-  sweep_doors(folder, installation, engines_);
 }
 
 }  // namespace carrel::docker

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "backends/docker/making.h"
+#include "backends/docker/engine_walls.h"
 #include "base/result.h"
 #include "sandbox/walls.h"
 
@@ -12,24 +12,20 @@ namespace carrel::docker {
 // own. No socket of the host's leads in there and no descriptor, so everything goes over the
 // container's standard input and output, as it does over a machine's line; the guest builds its
 // room in it. Unverified: no machine of Kata's was at hand, only another runtime in its place.
-class KataContainers final : public sandbox::Walls {
+class KataContainers final : public EngineWalls {
  public:
+  using EngineWalls::EngineWalls;
+
   Result<std::string> describe(const policy::Spec& spec) const override;
   [[nodiscard]] std::string warning(const policy::Spec& spec) const override;
-  Status check(const policy::Spec& spec) const override;
-  Result<sandbox::RoomStarted> start(const sandbox::RoomRequest& request) const override;
   [[nodiscard]] std::uint32_t own_processes() const override;
-  [[nodiscard]] sandbox::Lock lock() const override { return sandbox::Lock::kGuests; }
   [[nodiscard]] policy::Furnisher furnisher() const override { return policy::Furnisher::kGuest; }
   [[nodiscard]] sandbox::Kernel kernel() const override { return sandbox::Kernel::kMachines; }
   [[nodiscard]] sandbox::LimitHolders limit_holders(const policy::Spec& spec) const override;
-  void sweep(const std::string& folder, const std::string& installation) const override;
 
  private:
   Result<sandbox::RoomStarted> start_at(const Engine& engine, const std::string& address,
-                                        const sandbox::RoomRequest& request) const;
-
-  KnownEngines engines_;
+                                        const sandbox::RoomRequest& request) const override;
 };
 
 }  // namespace carrel::docker

@@ -1,7 +1,6 @@
 #include "backends/docker/standing.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -9,7 +8,6 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <utility>
 
@@ -26,21 +24,6 @@ namespace {
 constexpr int kStartMs = 5'000;
 constexpr std::size_t kLargestRequest = 8192;
 constexpr char kCovered[] = "/tmp";
-
-pid_t read_pid(int pipe) {
-  std::array<char, 32> buffer{};
-  pollfd told{pipe, POLLIN, 0};
-  int ready;
-  do {
-    ready = ::poll(&told, 1, kStartMs);
-  } while (ready < 0 && errno == EINTR);
-  const ssize_t n = ready == 1 ? ::read(pipe, buffer.data(), buffer.size()) : 0;
-  pid_t pid = 0;
-  if (n > 0) {
-    std::from_chars(buffer.data(), buffer.data() + n, pid);
-  }
-  return pid;
-}
 
 }  // namespace
 
@@ -81,9 +64,9 @@ Result<Standing> start_standing(const sandbox::RoomRequest& request,
   CARREL_ASSIGN(const kernel::Program started, kernel::start_program(program));
   teller.reset();
   standing.above = started.pid;
-  standing.pid = read_pid(told.get());
-  standing.process.reset(
-      standing.pid > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, standing.pid, 0)) : -1);
+  sandbox::FirstProcess first = sandbox::await_first_process(told.get(), kStartMs);
+  standing.pid = first.pid;
+  standing.process = std::move(first.process);
   if (!standing.process.valid()) {
     ::kill(started.pid, SIGKILL);
     while (::waitpid(started.pid, nullptr, 0) < 0 && errno == EINTR) {

@@ -1,10 +1,8 @@
 #include "backends/microvm/microvm.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -180,21 +178,6 @@ Result<Beginning> find_beginning(const sandbox::RoomRequest& request, Shape shap
   return beginning;
 }
 
-pid_t read_pid(int pipe) {
-  std::array<char, 32> buffer{};
-  pollfd told{pipe, POLLIN, 0};
-  int ready = 0;
-  do {
-    ready = ::poll(&told, 1, kStartMs);
-  } while (ready < 0 && errno == EINTR);
-  const ssize_t n = ready == 1 ? ::read(pipe, buffer.data(), buffer.size()) : 0;
-  pid_t pid = 0;
-  if (n > 0) {
-    std::from_chars(buffer.data(), buffer.data() + n, pid);
-  }
-  return pid;
-}
-
 }  // namespace
 
 // The VMM's threads, those that it starts for input and output, and Carrel's two.
@@ -315,9 +298,9 @@ Result<sandbox::RoomStarted> Machines::start(const sandbox::RoomRequest& request
   CARREL_ASSIGN(const kernel::Program started, kernel::start_program(program));
   tell.reset();
   sandbox::RoomStarted room;
-  room.guest = read_pid(told.get());
-  room.guest_process.reset(
-      room.guest > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, room.guest, 0)) : -1);
+  sandbox::FirstProcess first = sandbox::await_first_process(told.get(), kStartMs);
+  room.guest = first.pid;
+  room.guest_process = std::move(first.process);
   const bool begun = room.guest_process.valid();
   if (!begun) {
     ::kill(started.pid, SIGKILL);

@@ -1,17 +1,14 @@
 #include "backends/oci/room.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <utility>
 
@@ -62,21 +59,6 @@ Result<std::vector<std::string>> find_stages(const sandbox::RoomRequest& request
     return unsupported("there is no directory such as /mnt that a runtime's bundle can cover", {});
   }
   return stages;
-}
-
-pid_t read_pid(int pipe) {
-  std::array<char, 32> buffer{};
-  pollfd told{pipe, POLLIN, 0};
-  int ready;
-  do {
-    ready = ::poll(&told, 1, kStartMs);
-  } while (ready < 0 && errno == EINTR);
-  const ssize_t n = ready == 1 ? ::read(pipe, buffer.data(), buffer.size()) : 0;
-  pid_t pid = 0;
-  if (n > 0) {
-    std::from_chars(buffer.data(), buffer.data() + n, pid);
-  }
-  return pid;
 }
 
 // A room on its way, with what it takes until the runtime has started the guest.
@@ -176,9 +158,9 @@ class Start {
     CARREL_ASSIGN(const kernel::Program started, kernel::start_program(program_));
     tell.reset();
     door_.reset();
-    room.guest = read_pid(told.get());
-    room.guest_process.reset(
-        room.guest > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, room.guest, 0)) : -1);
+    sandbox::FirstProcess first = sandbox::await_first_process(told.get(), kStartMs);
+    room.guest = first.pid;
+    room.guest_process = std::move(first.process);
     const bool begun = room.guest_process.valid();
     if (!begun) {
       ::kill(started.pid, SIGKILL);
