@@ -104,7 +104,7 @@ CARREL_AS_BOTH(Apply);
 TEST_P(Apply, TheSandboxHasACopyAndTheSourceStaysAsItIs) {
   const auto before = everything();
   const Box box = copy();
-  EXPECT_EQ(box.sh("cat notes lib/a.c .git/config; stat -c '%a %U' main.c; pwd").out,
+  EXPECT_EQ(box.sh("cat notes lib/a.c .git/config; find main.c -printf '%m %u\\n'; pwd").out,
             "one\na\n[core]\n755 agent\n/workspace\n");
   does(box, "rm -rf lib .git; echo two > notes; echo new > new; chmod 777 main.c");
   EXPECT_EQ(everything(), before);

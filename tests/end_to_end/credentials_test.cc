@@ -115,7 +115,7 @@ TEST_P(Credentials, R250_TheUsualClientsTrustTheSandboxesAuthority) {
 
 TEST_P(Credentials, R250_TheAuthoritysKeyIsNowhereInTheSandboxOrOnTheDisk) {
   const Box box(GetParam(), {"--network", "allow=https:GET:allowed.test"});
-  EXPECT_THAT(box.sh("ls /run/carrel; cat /run/carrel/ca.crt").out,
+  EXPECT_THAT(box.sh("find /run/carrel; cat /run/carrel/ca.crt").out,
               AllOf(HasSubstr("ca-certificates.crt"), HasSubstr("BEGIN CERTIFICATE"),
                     Not(HasSubstr("PRIVATE"))));
   EXPECT_THAT(box.sh("touch /run/carrel/x; echo > /run/carrel/ca.crt; rm -f /run/carrel/ca.crt; "

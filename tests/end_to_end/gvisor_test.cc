@@ -11,6 +11,7 @@
 #include "support/fixture.h"
 #include "support/in_namespaces.h"
 #include "support/ports.h"
+#include "support/tar_entry.h"
 
 namespace carrel::test {
 namespace {
@@ -118,6 +119,18 @@ TEST_P(Gvisor, AShellFilesAndCommandsAreAsElsewhere) {
   EXPECT_EQ(box.sh("echo still").out, "still\n");
   const Run terminal = carrel({"exec", "-t", box.id(), "--", "tty"});
   EXPECT_NE(terminal.out.find("/dev/pts/"), std::string::npos) << terminal.out << terminal.err;
+}
+
+// Its kernel follows links that Linux does not follow.
+TEST_P(Gvisor, NoFileOfAnArchiveGoesThroughALinkOfTheArchives) {
+  const Box box(GetParam(), kGvisor);
+  const std::string archive = tar_entry('2', "link", "", "/tmp") +
+                              tar_entry('0', "link/through", "evil") +
+                              tar_entry('0', "last", "here") + std::string(1024, '\0');
+  const Run in = carrel({"cp", "-", box.id() + ":in/"}, {.input = archive});
+  EXPECT_EQ(in.status, 125);
+  EXPECT_NE(in.err.find("'link/through'"), std::string::npos) << in.err;
+  EXPECT_EQ(box.sh("readlink in/link; cat in/last; find /tmp -name through").out, "/tmp\nhere");
 }
 
 TEST_P(Gvisor, LimitsEndWhoTakesTooMuch) {

@@ -84,7 +84,7 @@ TEST_P(Mounting, ASandboxIsTheOwnerOfAUsersFolderThere) {
   const std::string data = folder("data", 0700);
   place().give(data, As::kUser);
   const Run run =
-      bash("echo new > /data/new; stat -c %U /data/new", {"--mount", data + ":/data:rw"});
+      bash("echo new > /data/new; find /data/new -printf '%u\\n'", {"--mount", data + ":/data:rw"});
   EXPECT_EQ(run.out, "agent\n") << run.err;
   EXPECT_EQ(owner(data + "/new"), Place::user_id());
 }
