@@ -8,8 +8,9 @@ well, which must still be some. --only names some of the programs, as `shell` or
 they find takes the place of what FILE says of them, so that a whole run can be made in parts. With
 --failed only those of their tests are run that failed according to FILE.
 
-A test that fails is run once more by itself: what holds then is counted as held, and is named, as it
-may only have been slow beside others. The last line is "N passed, N failed".
+Tests that fail are run once more when nothing else is: what holds then is counted as held, as it may
+only have been slow beside others, and is named with what it said, for somebody to judge. What a program
+found is written to FILE at once. The last line is "N passed, N failed".
 """
 
 import argparse
@@ -44,6 +45,7 @@ WHOLE = QUICK + [
 ]
 SHARDS = 4
 LONGEST = 1200  # seconds of one shard
+KEPT = 600  # characters of what a test said that are written down
 # How much more time than `native` the tests give a backend (see tests/support/patience.h).
 SLOWNESS = {"docker": 2, "oci-runsc": 4, "docker-runsc": 6, "microvm": 10}
 
@@ -147,18 +149,18 @@ def main():
                 found = dict(zip((program.name for program in programs), pool.map(
                     lambda one: once_more(one, options.backend, known, before[one.name]),
                     programs)))
+            keep(options, known, found)
         else:
             found = suite(options, programs, known)
     for one in found.values():
         for name, said in one["failed"].items():
             print(f"FAILED {name}\n    " + said[:1500].replace("\n", "\n    "))
-        for name in one["again"]:
-            print(f"held the second time: {name}")
+        for name, said in one["again"].items():
+            print(f"held the second time: {name}; the first time it said\n    "
+                  + said[:KEPT].replace("\n", "\n    "))
     passed = sum(one["passed"] for one in found.values())
     failed = sum(len(one["failed"]) for one in found.values())
     skipped = sum(one["skipped"] for one in found.values())
-    if options.json:
-        write(options.json, options.backend, known, found, bool(options.only))
     if skipped:
         print(f"{skipped} skipped")
     print(f"{passed} passed, {failed} failed")
@@ -190,44 +192,49 @@ def engine_of(backend):
 
 
 def suite(options, programs, known):
-    """Runs the programs: {name: {"passed", "skipped", "failed", "again", "differing"}}"""
-    results = {program: {} for program in programs}
+    """Runs the programs: {name: {"passed", "skipped", "failed", "again", "differing"}}
+
+    What one of them found is written as soon as it is known: a run that is stopped loses the rest.
+    """
+    found = {}
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         excluded = "*:-" + ":".join(known)
-        waiting = [(program, pool.submit(run, program, options.backend, excluded, shard, SHARDS))
-                   for program in programs for shard in range(SHARDS)]
-        for number, (program, one) in enumerate(waiting, 1):
-            results[program].update(one.result())
+        waiting = [(program,
+                    [pool.submit(run, program, options.backend, excluded, shard, SHARDS)
+                     for shard in range(SHARDS)],
+                    None if options.quick else
+                    pool.submit(run, program, options.backend, ":".join(known)))
+                   for program in programs]
+        for number, (program, shards, differing) in enumerate(waiting, 1):
+            tests = {name: said for one in shards for name, said in one.result().items()}
+            found[program.name] = summed(tests, differing.result() if differing else {}, known)
+            keep(options, known, found)
             if sys.stdout.isatty():
-                print(f"\r{number} of {len(waiting)} parts", end="", flush=True)
-    found = {}
-    for program, tests in results.items():
-        again = []
-        for name in failures(tests):
-            second = run(program, options.backend, name).get(name)
-            if second is not None:
-                tests[name] = second
-            if second == "passed":
-                again.append(name)
-        differing = {} if options.quick else run(program, options.backend, ":".join(known))
-        failed = judged(differing, known)
-        held = [name for name, said in differing.items() if said == "passed" and name not in failed]
-        tests.update((name, differing.pop(name)) for name in held)
-        failed.update(failures(tests))
-        found[program.name] = {"passed": sum(said == "passed" for said in tests.values()),
-                               "skipped": sum(said == "skipped" for said in tests.values()),
-                               "differing": sorted(differing), "failed": failed, "again": again}
+                print(f"\r{number} of {len(waiting)} programs", end="", flush=True)
+    for program in programs:
+        if found[program.name]["failed"]:
+            found[program.name] = once_more(program, options.backend, known, found[program.name])
+            keep(options, known, found)
     return found
+
+
+def summed(tests, differing, known):
+    """What a program found, by its tests and by those that are listed as differences."""
+    failed = judged(differing, known)
+    held = [name for name, said in differing.items() if said == "passed" and name not in failed]
+    tests.update((name, differing.pop(name)) for name in held)
+    failed.update(failures(tests))
+    return {"passed": sum(said == "passed" for said in tests.values()),
+            "skipped": sum(said == "skipped" for said in tests.values()),
+            "differing": sorted(differing), "failed": failed, "again": {}}
 
 
 def once_more(program, backend, known, before):
     """What is known of a program after its failed tests were run again."""
     if not before["failed"]:
-        return dict(before, failed={})
+        return before
     tests = run(program, backend, ":".join(before["failed"]))
-    missing = set(before["failed"]) - set(tests)
-    if missing:
-        sys.exit(f"{', '.join(sorted(missing))}: there is no such test; run all of {program.name}")
+    gone = {name: said for name, said in before["failed"].items() if name not in tests}
     listed = {name: said for name, said in tests.items()
               if any(fnmatch.fnmatchcase(name, one) for all in known for one in all.split(":"))}
     wrong = judged(listed, known)
@@ -237,19 +244,29 @@ def once_more(program, backend, known, before):
             "skipped": before["skipped"] + sum(said == "skipped" for said in others.values()),
             "differing": sorted(set(before["differing"]) - set(held) - set(others)
                                 | set(listed) - set(held)),
-            "failed": {**wrong, **failures(others)}, "again": before["again"] + held}
+            "failed": {**gone, **wrong, **failures(others)},
+            "again": {**before["again"], **{name: before["failed"][name] for name in held}}}
 
 
-def write(path, backend, known, found, merge):
-    """What was found, with what the file says of programs that were not run."""
-    programs = json.loads(path.read_text())["programs"] if merge and path.exists() else {}
+def shortened(said):
+    """What tests said, as much of it as tells why."""
+    return {name: text if len(text) <= KEPT else text[:KEPT] + "..."
+            for name, text in sorted(said.items())}
+
+
+def keep(options, known, found):
+    """Writes what was found, with what the file says of programs that are not part of this run."""
+    path = options.json
+    if not path:
+        return
+    programs = json.loads(path.read_text())["programs"] if options.only and path.exists() else {}
     for name, one in found.items():
-        programs[name] = dict(one, failed=sorted(one["failed"]))
+        programs[name] = dict(one, failed=shortened(one["failed"]), again=shortened(one["again"]))
     names = {Path(name).name for name in WHOLE}
     quick = {Path(name).name for name in QUICK}
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({
-        "backend": backend,
+        "backend": options.backend,
         "run": "whole" if names <= set(programs) else
                "quick" if set(programs) == quick else "part",
         "passed": sum(one["passed"] for one in programs.values()),
