@@ -4,12 +4,10 @@
 
 #include <csignal>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "support/box.h"
-#include "support/engine.h"
-#include "support/fixture.h"
+#include "support/with_engine.h"
 
 namespace carrel::test {
 namespace {
@@ -17,55 +15,20 @@ namespace {
 using nlohmann::json;
 using std::chrono::seconds;
 
-const std::vector<std::string> kWalls = {"--backend", "docker", "--runtime", "runsc"};
-
-class DockerGvisor : public CarrelTest {
+class DockerGvisor : public WithEngine<CarrelTest> {
  protected:
-  static void SetUpTestSuite() { engine_ = std::make_unique<DockerEngine>(); }
-  static void TearDownTestSuite() { engine_.reset(); }
-
   void SetUp() override {
-    if (::geteuid() != 0) {
-      GTEST_SKIP() << "only root can start an engine";
-    }
-    CarrelTest::SetUp();
+    WithEngine::SetUp();
     ASSERT_EQ(::access("/usr/bin/runsc", X_OK), 0) << "install the package 'runsc'";
   }
-  void TearDown() override {
-    CarrelTest::TearDown();
-    EXPECT_TRUE(nothing_left()) << engine_->containers();
+  [[nodiscard]] std::vector<std::string> walls() const override {
+    return {"--backend", "docker", "--runtime", "runsc"};
   }
-
-  static bool nothing_left() {
-    return eventually(seconds(5), [] { return engine_->containers().empty(); });
-  }
-
   Run run(std::vector<std::string> words) const {
-    words.insert(words.begin(), kWalls.begin(), kWalls.end());
     words.insert(words.begin(), "run");
-    return carrel(std::move(words), {.timeout_seconds = 60});
+    return docker(std::move(words), {.timeout_seconds = 60});
   }
-
-  // The same with an engine that is changed on the way: see engine_proxy.py.
-  Run changed(const std::string& change) const {
-    const std::string socket = place().work(GetParam()) + "/proxy";
-    ::unlink(socket.c_str());
-    Launch launch;
-    launch.program = "/usr/bin/python3";
-    launch.arguments = {"-B", CARREL_SUPPORT_SCRIPTS "/engine_proxy.py", socket, engine_->socket(),
-                        change};
-    launch.environment = {"PATH=/usr/bin:/bin"};
-    launch.directory = "/";
-    Process proxy(launch);
-    EXPECT_TRUE(proxy.wait_for_output("ready", seconds(10))) << proxy.err();
-    std::vector<std::string> words = {"run", "--", "echo", "came in"};
-    words.insert(words.begin() + 1, kWalls.begin(), kWalls.end());
-    return carrel(std::move(words), {.environment = {"DOCKER_HOST=unix://" + socket}});
-  }
-
-  static std::unique_ptr<DockerEngine> engine_;
 };
-std::unique_ptr<DockerEngine> DockerGvisor::engine_;
 CARREL_AS_BOTH(DockerGvisor);
 
 TEST_P(DockerGvisor, TheKernelIsItsOwnAndTheContainerGoesWithTheCommand) {
@@ -76,9 +39,20 @@ TEST_P(DockerGvisor, TheKernelIsItsOwnAndTheContainerGoesWithTheCommand) {
   EXPECT_TRUE(nothing_left());
 }
 
+TEST_P(DockerGvisor, AnImageOfTheStoreIsItsRoot) {
+  const std::string root = place().work(GetParam()) + "/root";
+  std::filesystem::create_directories(root + "/bin");
+  std::filesystem::create_directories(root + "/etc");
+  std::filesystem::copy_file("/bin/busybox", root + "/bin/busybox");
+  write_text(root + "/etc/marker", "of the image\n", 0644);
+  ASSERT_EQ(carrel({"image", "import", root, "--name", "small"}).status, 0);
+  const Run told = run({"--image", "small", "--", "/bin/busybox", "cat", "/etc/marker"});
+  EXPECT_EQ(told.out, "of the image\n") << told.err;
+}
+
 TEST_P(DockerGvisor, ALongLivedOneIsUsedAsAnyOther) {
   const std::string data = file("data.txt", "from outside\n");
-  const Box box(GetParam(), kWalls);
+  const Box box = this->box();
   EXPECT_EQ(box.sh("x=1; cd /tmp").status, 0);
   EXPECT_EQ(box.sh("echo $x $PWD").out, "1 /tmp\n");
   EXPECT_EQ(box.exec({"sh", "-c", "exit 3"}).status, 3);
@@ -184,7 +158,7 @@ TEST_P(DockerGvisor, AnEngineThatWeakensAWallIsNoSandbox) {
 }
 
 TEST_P(DockerGvisor, ItEndsWithWhoStandsForItAndWithItsContainer) {
-  const Box box(GetParam(), kWalls);
+  const Box box = this->box();
   EXPECT_EQ(box.sh("true").status, 0);
   // What stands for it is below another, and ends it all.
   pid_t first = 0;
@@ -198,7 +172,7 @@ TEST_P(DockerGvisor, ItEndsWithWhoStandsForItAndWithItsContainer) {
   ::kill(first, SIGKILL);
   EXPECT_TRUE(nothing_left());
   EXPECT_EQ(box.sh("true").status, 125);
-  const Box other(GetParam(), kWalls);
+  const Box other = this->box();
   std::string id = engine_->containers();
   id.pop_back();
   (void)engine_->ask("DELETE", "/containers/" + id + "?force=1");

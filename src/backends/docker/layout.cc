@@ -113,7 +113,8 @@ class Writer {
     }
     switch (step.kind) {
       case StepKind::kDirectory:
-        return tar_.add('5', path, step.mode, {}, {});
+        // A plan may ask for one twice, and an engine takes no archive that does.
+        return directories_.insert(path).second ? tar_.add('5', path, step.mode, {}, {}) : Status();
       case StepKind::kLink:
         return tar_.add('2', path, 0777, std::string(step.source), {});
       case StepKind::kFile:
@@ -195,6 +196,7 @@ class Writer {
   std::uint32_t group_;
   Exists exists_;
   Tar tar_;
+  std::set<std::string> directories_;
   Layout result_;
   std::array<std::uint64_t, protocol::kMaxTmpfs> sizes_{};
   std::map<std::pair<std::uint8_t, std::string>, std::uint32_t> modes_;

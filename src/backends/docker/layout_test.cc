@@ -54,6 +54,14 @@ TEST(DockerLayout, TheRootIsAnArchiveOfWhatThePlanMakes) {
   EXPECT_EQ(tar.find("dev/fd"), std::string::npos) << "it has a /dev of its own";
 }
 
+TEST(DockerLayout, ADirectoryThatIsAskedForTwiceIsThereOnce) {
+  auto layout =
+      layout_of({step(StepKind::kDirectory, "etc"), step(StepKind::kFile, "etc/passwd", "root:x\n"),
+                 step(StepKind::kDirectory, "etc")});
+  ASSERT_TRUE(layout.ok());
+  EXPECT_EQ(layout->image.size(), 512U * (1 + 2 + 2));
+}
+
 TEST(DockerLayout, WhatAnEnginePutsIntoEtcIsCovered) {
   auto layout = layout_of({step(StepKind::kFile, "etc/hosts", "127.0.0.1 localhost\n")});
   ASSERT_TRUE(layout.ok());
