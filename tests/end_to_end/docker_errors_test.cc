@@ -6,11 +6,8 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 
-#include "support/box.h"
-#include "support/engine.h"
-#include "support/fixture.h"
+#include "support/with_engine.h"
 
 namespace carrel::test {
 namespace {
@@ -23,34 +20,8 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kSoon{2'000};
 constexpr int kTries = 3;
 
-class DockerErrors : public CarrelTest {
+class DockerErrors : public WithEngine<CarrelTest, DockerEngine::Kind::kOnSmallDisk> {
  protected:
-  static void SetUpTestSuite() {
-    if (::geteuid() == 0) {
-      engine_ = std::make_unique<DockerEngine>(DockerEngine::Kind::kOnSmallDisk);
-    }
-  }
-  static void TearDownTestSuite() { engine_.reset(); }
-
-  void SetUp() override {
-    if (::geteuid() != 0) {
-      GTEST_SKIP() << "only root can start an engine";
-    }
-    CarrelTest::SetUp();
-  }
-
-  void TearDown() override {
-    CarrelTest::TearDown();
-    EXPECT_TRUE(eventually(seconds(5), [&] { return engine_->containers().empty(); }))
-        << engine_->containers();
-  }
-
-  Run docker(std::vector<std::string> words) const {
-    words.insert(words.begin() + 1, {"--backend", "docker"});
-    return carrel(std::move(words));
-  }
-  [[nodiscard]] Box box() const { return Box(GetParam(), {"--backend", "docker"}); }
-
   // Nothing is left when somebody made a sandbox after the engine was there again.
   void expect_recovery() const {
     EXPECT_TRUE(eventually(seconds(20), [&] {
@@ -72,10 +43,7 @@ class DockerErrors : public CarrelTest {
     }
     return 0;
   }
-
-  static std::unique_ptr<DockerEngine> engine_;
 };
-std::unique_ptr<DockerEngine> DockerErrors::engine_;
 CARREL_AS_BOTH(DockerErrors);
 
 TEST_P(DockerErrors, AnEngineThatStandsStillIsGivenUpWhereverItStopped) {

@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "support/box.h"
-#include "support/engine.h"
 #include "support/networked.h"
 #include "support/ports.h"
+#include "support/with_engine.h"
 
 namespace carrel::test {
 namespace {
@@ -21,20 +21,10 @@ using nlohmann::json;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-const std::vector<std::string> kWalls = {"--backend", "docker", "--runtime", "kata"};
-
-class DockerKata : public WithServers<NetworkedTest> {
+class DockerKata : public WithEngine<WithServers<NetworkedTest>> {
  protected:
-  static void SetUpTestSuite() { engine_ = std::make_unique<DockerEngine>(); }
-  static void TearDownTestSuite() { engine_.reset(); }
-
-  void TearDown() override {
-    NetworkedTest::TearDown();
-    EXPECT_TRUE(nothing_left()) << engine_->containers();
-  }
-
-  static bool nothing_left() {
-    return eventually(seconds(5), [] { return engine_->containers().empty(); });
+  [[nodiscard]] std::vector<std::string> walls() const override {
+    return {"--backend", "docker", "--runtime", "kata"};
   }
   // What stands on the host for sandboxes of this test.
   static bool stands(const HostProcess& process) {
@@ -64,39 +54,10 @@ class DockerKata : public WithServers<NetworkedTest> {
   }
 
   Run run(std::vector<std::string> words, const Options& options = {}) const {
-    words.insert(words.begin(), kWalls.begin(), kWalls.end());
     words.insert(words.begin(), "run");
-    return carrel(std::move(words), options);
+    return docker(std::move(words), options);
   }
-  [[nodiscard]] Box box(std::vector<std::string> options = {}) const {
-    options.insert(options.begin(), kWalls.begin(), kWalls.end());
-    return Box(GetParam(), std::move(options));
-  }
-
-  // An engine that is changed on the way: see engine_proxy.py.
-  [[nodiscard]] std::string changed_socket() const { return place().work(GetParam()) + "/proxy"; }
-  [[nodiscard]] std::unique_ptr<Process> change_engine(const std::string& change) const {
-    const std::string socket = changed_socket();
-    ::unlink(socket.c_str());
-    Launch launch;
-    launch.program = "/usr/bin/python3";
-    launch.arguments = {"-B", CARREL_SUPPORT_SCRIPTS "/engine_proxy.py", socket, engine_->socket(),
-                        change};
-    launch.environment = {"PATH=/usr/bin:/bin"};
-    launch.directory = "/";
-    auto proxy = std::make_unique<Process>(launch);
-    EXPECT_TRUE(proxy->wait_for_output("ready", seconds(10))) << proxy->err();
-    return proxy;
-  }
-  Run changed(const std::string& change) const {
-    const auto proxy = change_engine(change);
-    return run({"--", "echo", "came in"},
-               {.environment = {"DOCKER_HOST=unix://" + changed_socket()}});
-  }
-
-  static std::unique_ptr<DockerEngine> engine_;
 };
-std::unique_ptr<DockerEngine> DockerKata::engine_;
 CARREL_AS_BOTH(DockerKata);
 
 TEST_P(DockerKata, ACommandRunsAndItsContainerGoesWithIt) {
@@ -172,9 +133,7 @@ TEST_P(DockerKata, AnotherKernelIsUnverifiedStill) {
   boot.resize(36);
   const auto proxy = change_engine("if 'attach' in path: alter(b'" + boot +
                                    "', b'01234567-89ab-cdef-0123-456789abcdef')");
-  std::vector<std::string> words = {"create"};
-  words.insert(words.end(), kWalls.begin(), kWalls.end());
-  const Run made = carrel(words, {.environment = {"DOCKER_HOST=unix://" + changed_socket()}});
+  const Run made = docker({"create"}, {.environment = {"DOCKER_HOST=unix://" + changed_socket()}});
   ASSERT_EQ(made.status, 0) << made.err;
   const std::string id = made.out.substr(0, made.out.find('\n'));
   const Run told = carrel({"info", "--enforcement", id});

@@ -6,12 +6,10 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "support/box.h"
-#include "support/engine.h"
-#include "support/fixture.h"
+#include "support/with_engine.h"
 
 namespace carrel::test {
 namespace {
@@ -19,54 +17,34 @@ namespace {
 using nlohmann::json;
 using std::chrono::seconds;
 
-class Docker : public CarrelTest {
- protected:
-  static void SetUpTestSuite() { engine_ = std::make_unique<DockerEngine>(); }
-  static void TearDownTestSuite() { engine_.reset(); }
-
-  void SetUp() override {
-    if (::geteuid() != 0) {
-      GTEST_SKIP() << "only root can start an engine";
-    }
-    CarrelTest::SetUp();
-  }
-  void TearDown() override {
-    CarrelTest::TearDown();
-    EXPECT_TRUE(nothing_left()) << engine_->ask("GET", "/containers/json?all=1");
-  }
-
-  static bool nothing_left() {
-    return eventually(seconds(5), [] { return engine_->containers().empty(); });
-  }
-
-  Run docker(std::vector<std::string> words, const Options& options = {}) const {
-    words.insert(words.begin() + 1, {"--backend", "docker"});
-    return carrel(std::move(words), options);
-  }
-  [[nodiscard]] Box box(std::vector<std::string> options = {}) const {
-    options.insert(options.begin(), {"--backend", "docker"});
-    return Box(GetParam(), std::move(options));
-  }
-
-  // The program with an engine that is changed on the way: see engine_proxy.py.
-  Run changed(const std::string& change, std::vector<std::string> words) const {
-    const std::string socket = place().work(GetParam()) + "/proxy";
-    ::unlink(socket.c_str());
-    Launch launch;
-    launch.program = "/usr/bin/python3";
-    launch.arguments = {"-B", CARREL_SUPPORT_SCRIPTS "/engine_proxy.py", socket, engine_->socket(),
-                        change};
-    launch.environment = {"PATH=/usr/bin:/bin"};
-    launch.directory = "/";
-    Process proxy(launch);
-    EXPECT_TRUE(proxy.wait_for_output("ready", seconds(10))) << proxy.err();
-    return docker(std::move(words), {.environment = {"DOCKER_HOST=unix://" + socket}});
-  }
-
-  static std::unique_ptr<DockerEngine> engine_;
-};
-std::unique_ptr<DockerEngine> Docker::engine_;
+class Docker : public WithEngine<CarrelTest> {};
 CARREL_AS_BOTH(Docker);
+
+// An engine removes a container a moment after its end.
+TEST_P(Docker, OneThatWasStoppedIsStartedAgainThoughItsContainerIsStillThere) {
+  const Box one = box({"--name", "one", "--workspace", "w"});
+  const std::string name = "carrel-" + one.id();
+  const json former = json::parse(engine_->ask("GET", "/containers/" + name + "/json"))["Config"];
+  ASSERT_TRUE(former["Labels"].contains("carrel.sandbox")) << former;
+  ASSERT_EQ(carrel({"stop", "one"}).status, 0);
+  ASSERT_TRUE(nothing_left());
+  const std::string busybox = read_text("/bin/busybox").value_or("");
+  EXPECT_NE(engine_->import_files("slow:v1", {{"busybox", busybox}}).find("sha256"),
+            std::string::npos);
+  const json slow = {{"Image", "slow:v1"},
+                     {"Labels", former["Labels"]},
+                     {"Cmd", {"/busybox", "sleep", "2"}},
+                     {"HostConfig", {{"AutoRemove", true}, {"NetworkMode", "none"}}}};
+  EXPECT_NE(engine_->ask("POST", "/containers/create?name=" + name, slow.dump()).find("Id"),
+            std::string::npos);
+  EXPECT_EQ(engine_->ask("POST", "/containers/" + name + "/start"), "");
+  const Run again = carrel({"start", "one"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(one.sh("echo here").out, "here\n");
+  EXPECT_EQ(one.remove().status, 0);
+  EXPECT_TRUE(nothing_left());
+  (void)engine_->ask("DELETE", "/images/slow:v1");
+}
 
 TEST_P(Docker, ACommandRunsInAContainerThatGoesWithIt) {
   const Run run = docker({"run", "--", "bash", "-c", "echo in; id -un; cat /proc/1/comm; exit 7"});

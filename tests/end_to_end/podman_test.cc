@@ -1,45 +1,21 @@
 // podman behind the socket that speaks like Docker's: what is particular to it.
 #include <unistd.h>
 
-#include <memory>
 #include <nlohmann/json.hpp>
 
-#include "support/box.h"
-#include "support/engine.h"
-#include "support/fixture.h"
+#include "support/with_engine.h"
 
 namespace carrel::test {
 namespace {
 
 using std::chrono::seconds;
 
-class Podman : public CarrelTest {
+class Podman : public WithEngine<CarrelTest, DockerEngine::Kind::kPodman> {
  protected:
-  static void SetUpTestSuite() {
-    engine_ = std::make_unique<DockerEngine>(DockerEngine::Kind::kPodman);
-  }
-  static void TearDownTestSuite() { engine_.reset(); }
-
-  void SetUp() override {
-    if (::geteuid() != 0) {
-      GTEST_SKIP() << "only root can start an engine for all";
-    }
-    CarrelTest::SetUp();
-  }
-  void TearDown() override {
-    CarrelTest::TearDown();
-    EXPECT_TRUE(eventually(seconds(10), [] { return engine_->containers().empty(); }))
-        << engine_->containers();
-  }
-
   Run podman(std::vector<std::string> words) const {
-    words.insert(words.begin() + 1, {"--backend", "docker"});
-    return carrel(std::move(words), {.timeout_seconds = 60});
+    return docker(std::move(words), {.timeout_seconds = 60});
   }
-
-  static std::unique_ptr<DockerEngine> engine_;
 };
-std::unique_ptr<DockerEngine> Podman::engine_;
 CARREL_AS_BOTH(Podman);
 
 TEST_P(Podman, ACommandRunsInAContainerThatGoesWithIt) {

@@ -119,6 +119,7 @@ std::string DockerEngine::import_files(
   for (const auto& [path, content] : files) {
     std::filesystem::create_directories(std::filesystem::path(tree + "/" + path).parent_path());
     std::ofstream(tree + "/" + path) << content;
+    std::filesystem::permissions(tree + "/" + path, std::filesystem::perms(0755));
   }
   const std::string archive = directory_ + "/tree.tar";
   EXPECT_EQ(std::system(("tar -C " + tree + " -cf " + archive + " .").c_str()), 0);

@@ -34,7 +34,7 @@ class DockerEngine {
   // What it has, by `docker`-like names: "GET", "/containers/json?all=1".
   [[nodiscard]] std::string ask(const std::string& method, const std::string& target,
                                 const std::string& body = {}) const;
-  // Makes an image of files with these contents, by their paths; its answer.
+  // Makes an image of files with these contents, by their paths, that can be executed; its answer.
   [[nodiscard]] std::string import_files(
       const std::string& name, const std::vector<std::pair<std::string, std::string>>& files) const;
   // The ids of all containers that any installation of Carrel has, one a line.

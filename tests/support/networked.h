@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "support/box.h"
 #include "support/fixture.h"
 #include "support/internet.h"
 
@@ -43,6 +44,17 @@ class NetworkedTest : public CarrelTest {
            "    text = error.read().decode() if hasattr(error, 'read') else ''\n"
            "    print('failed:', error, text)\n";
   }
+
+  // What a program of Python's says in a sandbox.
+  static std::string inside(const Box& box, const std::string& code) {
+    const Run run = box.sh("python3 - <<'END'\n" + code + "END", {}, {.timeout_seconds = 90});
+    return run.out + run.err;
+  }
+
+  // The whole of what a network is, in one sandbox that may reach `kAllowed`: for backends whose
+  // sandboxes take long to start.
+  static constexpr char kAllowed[] = "allow=allowed.test,http:allowed.test,tcp:allowed.test:7000";
+  void expect_the_egress_process_decides(const Box& box) const;
 
   std::optional<Internet> internet_;
 };

@@ -1,72 +1,26 @@
 #pragma once
 
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 
-#include "support/box.h"
-#include "support/engine.h"
-#include "support/fixture.h"
 #include "support/internet.h"
+#include "support/with_engine.h"
 
 namespace carrel::test {
 
 // An engine that an ordinary user started for himself. On a host with control groups of version 1
 // there are none for it.
 template <DockerEngine::Kind kind>
-class RootlessEngine : public CarrelTest {
+class RootlessEngine : public WithEngine<CarrelTest, kind> {
  protected:
-  static void SetUpTestSuite() {
-    if (::geteuid() == 0) {
-      engine_ = std::make_unique<DockerEngine>(kind);
-    }
-  }
-  static void TearDownTestSuite() { engine_.reset(); }
-
-  void SetUp() override {
-    if (::geteuid() != 0) {
-      GTEST_SKIP() << "only root can start an engine for the tests' user";
-    }
-    CarrelTest::SetUp();
-  }
-  void TearDown() override {
-    CarrelTest::TearDown();
-    EXPECT_TRUE(nothing_left()) << engine_->containers();
-  }
-
-  static bool nothing_left() {
-    return eventually(std::chrono::seconds(10), [] { return engine_->containers().empty(); });
-  }
-
-  Run docker(std::vector<std::string> words) const {
-    words.insert(words.begin() + 1, {"--backend", "docker"});
-    return carrel(std::move(words));
-  }
-  [[nodiscard]] Box box(std::vector<std::string> options = {}) const {
-    options.insert(options.begin(), {"--backend", "docker"});
-    return Box(GetParam(), std::move(options));
-  }
-
-  // The program with an engine that is changed on the way: see engine_proxy.py.
-  Run changed(const std::string& change) const {
-    const std::string socket = place().work(GetParam()) + "/proxy";
-    ::unlink(socket.c_str());
-    Launch launch;
-    launch.program = "/usr/bin/python3";
-    launch.arguments = {"-B", CARREL_SUPPORT_SCRIPTS "/engine_proxy.py", socket, engine_->socket(),
-                        change};
-    launch.environment = {"PATH=/usr/bin:/bin"};
-    launch.directory = "/";
-    launch.switch_user = true;
-    launch.uid = launch.gid = Place::user_id();
-    Process proxy(launch);
-    EXPECT_TRUE(proxy.wait_for_output("ready", std::chrono::seconds(10))) << proxy.err();
-    return carrel({"run", "--backend", "docker", "--", "echo", "came in"},
-                  {.environment = {"DOCKER_HOST=unix://" + socket}});
-  }
+  using Engine = WithEngine<CarrelTest, kind>;
+  using Engine::carrel;
+  using Engine::docker;
+  using Engine::engine_;
+  using Engine::file;
+  using Engine::GetParam;
+  using Engine::nothing_left;
 
   void use_a_long_lived_one() const {
     const std::string data = file("data.txt", "from outside\n");
@@ -133,7 +87,7 @@ class RootlessEngine : public CarrelTest {
           << required.err;
     }
     EXPECT_EQ(docker({"run", "--require", "pids", "--", "true"}).status, 0);
-    const std::string told = box().info().dump();
+    const std::string told = this->box().info().dump();
     EXPECT_NE(told.find("watchdog"), std::string::npos) << told;
     EXPECT_NE(told.find("affinity"), std::string::npos) << told;
   }
@@ -165,10 +119,6 @@ class RootlessEngine : public CarrelTest {
     EXPECT_EQ(run.status, 125);
     EXPECT_TRUE(says_one_line(run, "a rootless one of somebody else's")) << run.err;
   }
-
-  static std::unique_ptr<DockerEngine> engine_;
 };
-template <DockerEngine::Kind kind>
-std::unique_ptr<DockerEngine> RootlessEngine<kind>::engine_;
 
 }  // namespace carrel::test

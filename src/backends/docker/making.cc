@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "backends/docker/container.h"
@@ -26,6 +27,31 @@ Error unsupported(std::string message, std::string hint) {
 
 bool has(const std::vector<std::string>& list, const std::string& name) {
   return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+bool runs_nothing(const Engine::Listed& container) {
+  return container.state == "created" || container.state == "exited" || container.state == "dead";
+}
+
+// Waits until the container is gone that a sandbox had before it was stopped: an engine removes it
+// a moment after its end. Who waits in vain is refused by the engine, in its words.
+Status await_former(const Engine& engine, const sandbox::RoomRequest& request) {
+  constexpr std::chrono::milliseconds kLook{50};
+  const auto deadline = Clock::now() + kInFlight;
+  while (Clock::now() < deadline) {
+    CARREL_ASSIGN(const std::vector<Engine::Listed> former,
+                  engine.labelled({label_of(request.installation),
+                                   std::string(kSandboxLabel) + "=" + request.id},
+                                  kSandboxLabel));
+    if (former.empty()) {
+      break;
+    }
+    for (const Engine::Listed& one : former) {
+      CARREL_TRY(runs_nothing(one) ? engine.remove(one.id) : Status());
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+  return {};
 }
 
 }  // namespace
@@ -120,14 +146,20 @@ Result<std::string> create(const Engine& engine, const sandbox::RoomRequest& req
                            const Json& asked, const std::string& tag, const std::string& archive,
                            Door& door) {
   const std::string name = "carrel-" + request.id;
-  for (int tries = 0;; ++tries) {
+  bool imported = false;
+  bool awaited = false;
+  while (true) {
     auto answer = engine.ask(http::Method::kPost, "/containers/create?name=" + name,
                              asked.dump(-1, ' ', false, Json::error_handler_t::replace), kWork);
     if (!answer.ok()) {
       door.leave();  // it may make the container yet
       return answer.error();
     }
-    if (answer->status == 404 && tries == 0) {
+    if (answer->status == 409 && !std::exchange(awaited, true)) {
+      CARREL_TRY(await_former(engine, request));
+      continue;
+    }
+    if (answer->status == 404 && !std::exchange(imported, true)) {
       CARREL_TRY(engine.import_image(kImageName, tag, label_of(request.installation), archive));
       continue;
     }
@@ -182,9 +214,7 @@ Status sweep_forgotten(const Engine& engine, const std::string& folder,
     return list.error();
   }
   for (const Engine::Listed& one : list.ok() ? list.value() : std::vector<Engine::Listed>()) {
-    const bool runs_nothing =
-        one.state == "created" || one.state == "exited" || one.state == "dead";
-    if (runs_nothing && !has_door(folder, one.value)) {
+    if (runs_nothing(one) && !has_door(folder, one.value)) {
       const Status removed = engine.remove(one.id);
       if (engine.silent()) {
         return removed;
