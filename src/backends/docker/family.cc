@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -74,6 +76,19 @@ bool works_for_engine(const std::string& name) {
          std::find(kPrograms.begin(), kPrograms.end(), name) != kPrograms.end();
 }
 
+bool builds_sandbox(const HostProcess& process, std::uint64_t since) {
+  return process.name == "exe" && process.started >= since;
+}
+
+std::uint64_t ticks_now() {
+  timespec now{};
+  (void)::clock_gettime(CLOCK_BOOTTIME, &now);
+  constexpr std::uint64_t kNanoseconds = 1'000'000'000;
+  const auto each = static_cast<std::uint64_t>(::sysconf(_SC_CLK_TCK));
+  return static_cast<std::uint64_t>(now.tv_sec) * each +
+         static_cast<std::uint64_t>(now.tv_nsec) * each / kNanoseconds;
+}
+
 bool starts_helpers(const std::string& name) { return is_engine(name); }
 
 Employer employer_of(const HostProcesses& all, pid_t process) {
@@ -125,7 +140,8 @@ HostProcesses look_around() {
     TaskState task = parse_task(read_proc(process + "/stat"));
     const bool told = task.name == "containerd" || is_shim(task.name);
     all[std::atoi(number.c_str())] = {std::move(task.name), task.parent,
-                                      told ? read_proc(process + "/cmdline") : std::string()};
+                                      told ? read_proc(process + "/cmdline") : std::string(),
+                                      task.started};
   }
   return all;
 }
@@ -145,12 +161,15 @@ TaskState parse_task(const std::string& text) {
   constexpr int kParent = 1;
   constexpr int kUser = 11;  // after the state: the times in user and in kernel mode
   constexpr int kKernel = 12;
-  for (int field = 0; field <= kKernel; ++field) {
+  constexpr int kStarted = 19;
+  for (int field = 0; field <= kStarted; ++field) {
+    const std::string value(rest.substr(0, rest.find(' ')));
     if (field == kParent) {
-      task.parent = std::atoi(std::string(rest.substr(0, rest.find(' '))).c_str());
-    }
-    if (field >= kUser) {
-      task.ticks += std::strtoull(std::string(rest.substr(0, rest.find(' '))).c_str(), nullptr, 10);
+      task.parent = std::atoi(value.c_str());
+    } else if (field == kUser || field == kKernel) {
+      task.ticks += std::strtoull(value.c_str(), nullptr, 10);
+    } else if (field == kStarted) {
+      task.started = std::strtoull(value.c_str(), nullptr, 10);
     }
     const std::size_t space = rest.find(' ');
     rest = space == std::string_view::npos ? std::string_view() : rest.substr(space + 1);

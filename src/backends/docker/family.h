@@ -14,6 +14,7 @@ struct HostProcess {
   std::string name;
   pid_t parent = 0;
   std::string words;  // what it was started with, each followed by a NUL; only where it is needed
+  std::uint64_t started = 0;  // in ticks since the host's start
 };
 using HostProcesses = std::map<pid_t, HostProcess>;
 
@@ -24,6 +25,11 @@ HostProcesses look_around();
 // look after containers start the work of others.
 bool works_for_engine(const std::string& name);
 bool starts_helpers(const std::string& name);
+
+// Whether it is a part of gVisor that was started then or later. Whoever waits for a sandbox since
+// then waits for its work; one that is older works for its own sandbox.
+bool builds_sandbox(const HostProcess& process, std::uint64_t since);
+std::uint64_t ticks_now();
 
 // The engine that a process works for: one that is known, one of some that share it, or none, as a
 // runtime that somebody else has started.
@@ -43,6 +49,7 @@ struct TaskState {
   char state = '?';
   pid_t parent = 0;
   std::uint64_t ticks = 0;
+  std::uint64_t started = 0;
 };
 TaskState parse_task(const std::string& text);
 

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <initializer_list>
 
@@ -50,6 +52,28 @@ TEST(DockerFamily, ProgramsOfAnEngineAreKnownByTheirNames) {
   for (const char* name : {"bash", "python3", "docker", "podmanx", "runsc-sandbox", ""}) {
     EXPECT_FALSE(works_for_engine(name)) << name;
   }
+}
+
+TEST(DockerFamily, PartsOfGvisorBuildASandboxWhileTheyAreYoung) {
+  constexpr std::uint64_t kAsked = 1000;
+  EXPECT_TRUE(builds_sandbox({"exe", 12, {}, kAsked}, kAsked));
+  EXPECT_FALSE(builds_sandbox({"exe", 12, {}, kAsked - 1}, kAsked)) << "it works for its sandbox";
+  EXPECT_FALSE(builds_sandbox({"bash", 12, {}, kAsked}, kAsked));
+}
+
+TEST(DockerFamily, TheStartOfAProcessIsRead) {
+  const std::uint64_t before = ticks_now();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  ASSERT_GT(child, 0);
+  const TaskState task = parse_task(read_proc("/proc/" + std::to_string(child) + "/stat"));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_GE(task.started, before);
+  EXPECT_LE(task.started, ticks_now());
 }
 
 TEST(DockerFamily, WhatAnEngineStartedWorksForIt) {

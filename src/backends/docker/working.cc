@@ -39,7 +39,8 @@ Use use_of(pid_t process) {
 bool Working::counts(const HostProcesses& all, pid_t process) const {
   const HostProcess& found = all.at(process);
   const auto above = all.find(found.parent);
-  if (!works_for_engine(found.name) &&
+  const bool builds = builds_sandbox(found, asked_);
+  if (!works_for_engine(found.name) && !builds &&
       (above == all.end() || !starts_helpers(above->second.name))) {
     return false;
   }
@@ -49,7 +50,7 @@ bool Working::counts(const HostProcesses& all, pid_t process) const {
       (employer.kind == Employer::Kind::kKnown && (*engine_ == 0 || employer.engine == *engine_));
   struct stat info{};
   return ours && ::stat(("/proc/" + std::to_string(process)).c_str(), &info) == 0 &&
-         (info.st_uid == 0 || info.st_uid == owner_);
+         (builds || info.st_uid == 0 || info.st_uid == owner_);  // gVisor's own are nobody's
 }
 
 bool Working::look() {

@@ -35,6 +35,7 @@ class Working {
   std::string socket_;
   uid_t owner_;
   pid_t known_ = 0;
+  std::uint64_t asked_ = ticks_now();
   std::optional<pid_t> engine_;  // who listens at the socket
   std::uint64_t used_ = 0;       // nanoseconds of processors, at the time of since_
   std::chrono::steady_clock::time_point since_;
