@@ -100,10 +100,12 @@ def judged(differing, known):
     """
     wrong = {}
     for name, said in differing.items():
-        reason = next(reason for pattern, reason in known.items()
-                      if any(fnmatch.fnmatchcase(name, one) for one in pattern.split(":")))
-        refusal = re.search(r'\("([^"]+)"\)$', reason)
-        if refusal is None and said == "passed":
+        reason = next((reason for pattern, reason in known.items()
+                       if any(fnmatch.fnmatchcase(name, one) for one in pattern.split(":"))), None)
+        refusal = re.search(r'\("([^"]+)"\)$', reason or "")
+        if reason is None:
+            wrong[name] = said  # it is no test: a program ended before it could tell
+        elif refusal is None and said == "passed":
             wrong[name] = "it is listed as a difference, and there is none"
         elif refusal is not None and said not in ("passed", "skipped") and refusal[1] not in said:
             wrong[name] = f"it fails, and not with '{refusal[1]}': {said}"
@@ -199,15 +201,13 @@ def suite(options, programs, known):
     found = {}
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         excluded = "*:-" + ":".join(known)
-        waiting = [(program,
-                    [pool.submit(run, program, options.backend, excluded, shard, SHARDS)
-                     for shard in range(SHARDS)],
-                    None if options.quick else
-                    pool.submit(run, program, options.backend, ":".join(known)))
+        listed = None if options.quick else ":".join(known)
+        waiting = [(program, *([pool.submit(run, program, options.backend, which, shard, SHARDS)
+                                for shard in range(SHARDS) if which]
+                               for which in (excluded, listed)))
                    for program in programs]
-        for number, (program, shards, differing) in enumerate(waiting, 1):
-            tests = {name: said for one in shards for name, said in one.result().items()}
-            found[program.name] = summed(tests, differing.result() if differing else {}, known)
+        for number, (program, usual, differing) in enumerate(waiting, 1):
+            found[program.name] = summed(together(usual), together(differing), known)
             keep(options, known, found)
             if sys.stdout.isatty():
                 print(f"\r{number} of {len(waiting)} programs", end="", flush=True)
@@ -216,6 +216,10 @@ def suite(options, programs, known):
             found[program.name] = once_more(program, options.backend, known, found[program.name])
             keep(options, known, found)
     return found
+
+
+def together(shards):
+    return {name: said for one in shards for name, said in one.result().items()}
 
 
 def summed(tests, differing, known):

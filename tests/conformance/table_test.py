@@ -73,6 +73,10 @@ class Judged(unittest.TestCase):
         found = {"A.One": "carrel: this has no network here", "A.Two": "passed", "A.Three": "leaked"}
         self.assertEqual(list(conformance.judged(found, known)), ["A.Three"])
 
+    def test_a_program_that_told_nothing_has_failed(self):
+        found = {"a_test 1 of 1": "it ended with -11"}
+        self.assertEqual(conformance.judged(found, {"A.*": "because"}), found)
+
 
 if __name__ == "__main__":
     unittest.main()
