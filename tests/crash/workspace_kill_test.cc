@@ -155,6 +155,7 @@ TEST_P(WorkspaceKill, ASnapshotIsThereOrNotAndItsWorkspaceIsAsItWas) {
 // Each of the snapshots that are killed makes the layers of those before it into one.
 TEST_P(WorkspaceKill, AStackThatIsFlattenedIsWholeBeforeAndAfter) {
   const Box box(GetParam(), {"--workspace", "w"});
+  ASSERT_NE(box.id(), "");
   std::map<std::string, std::string> moments;
   int number = 0;
   const auto change = [&] {

@@ -15,6 +15,8 @@ struct Walls {
 
   // Behind a kernel of its own that is gVisor's.
   [[nodiscard]] bool gvisor() const { return runtime == "runsc"; }
+  // In a container of an engine's, which also holds its limits and removes it.
+  [[nodiscard]] bool engine() const { return backend == "docker"; }
   [[nodiscard]] std::string isolation() const {
     return gvisor() ? "gvisor" : backend == "microvm" ? "vm" : "namespace";
   }
