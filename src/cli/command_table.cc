@@ -204,7 +204,8 @@ constexpr std::array kCommands = {
             std::nullopt,
             "Takes a snapshot and prints the id of a new sandbox that continues from it, with the "
             "same settings and a workspace of its own. Values of variables are not stored, and so "
-            "not passed on. With --from no snapshot is taken.",
+            "not passed on. With --from no snapshot is taken. A workspace that is named has the "
+            "settings of the sandbox that is in it, or the usual ones.",
             "copy=$(carrel fork $id)\ttry something in a copy\n"
             "carrel fork $id --from before\tgo on from an earlier moment\n",
             Visibility::kListed},

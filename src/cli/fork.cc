@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "cli/output.h"
 #include "manager/making.h"
 #include "manager/workspace_target.h"
+#include "policy/backend.h"
 #include "policy/settings.h"
 #include "policy/spec_json.h"
 #include "storage/state.h"
@@ -126,24 +128,44 @@ Status make_workspace(storage::WorkspaceStore& store, storage::WorkspaceRow& row
   return {};
 }
 
-// The settings of the sandbox that is forked, or the usual ones with the workspace's size.
-Result<policy::Spec> spec_of(const storage::Home& home, const std::string& named) {
-  auto box = storage::find_box(home, named);
-  if (!box.ok()) {
-    policy::Spec spec = policy::default_spec(policy::Operation::kCreate);
-    CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
-    if (auto row = store.find(named); row.ok() && row->disk_bytes != 0) {
-      spec.limits.disk_bytes = row->disk_bytes;
-    }
-    return spec;
-  }
+Result<policy::Spec> spec_of_box(const storage::Home& home, const std::string& id) {
   CARREL_ASSIGN(storage::State state, storage::State::open(home));
-  CARREL_ASSIGN(const std::optional<storage::SandboxRow> row, state.find(box->id));
+  CARREL_ASSIGN(const std::optional<storage::SandboxRow> row, state.find(id));
   if (!row.has_value()) {
-    return storage::no_such_box(named);
+    return storage::no_such_box(id);
   }
   CARREL_ASSIGN(policy::Spec spec, policy::spec_from_json(row->spec));
   spec.environment.clear();
+  return spec;
+}
+
+policy::Strength strength_of(const policy::Spec& spec) {
+  return policy::isolation_of(spec.backend, spec.runtime).strength;
+}
+
+// The settings of the sandbox that is forked. Those of a workspace are the ones of the sandbox that
+// is in it, or the usual ones with the workspace's size.
+Result<policy::Spec> spec_of(const storage::Home& home, const std::string& named) {
+  if (auto box = storage::find_box(home, named); box.ok()) {
+    return spec_of_box(home, box->id);
+  }
+  CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
+  CARREL_ASSIGN(const manager::BoxesWith users, manager::boxes_with(store, named));
+  std::optional<policy::Spec> strongest;
+  for (const storage::BoxRecord& user : users.records) {
+    // CRITICAL: what was written behind stronger walls is not run behind weaker ones.
+    CARREL_ASSIGN(policy::Spec spec, spec_of_box(home, user.id));
+    if (!strongest.has_value() || strength_of(spec) > strength_of(*strongest)) {
+      strongest = std::move(spec);
+    }
+  }
+  if (strongest.has_value()) {
+    return *std::move(strongest);
+  }
+  policy::Spec spec = policy::default_spec(policy::Operation::kCreate);
+  if (auto row = store.find(named); row.ok() && row->disk_bytes != 0) {
+    spec.limits.disk_bytes = row->disk_bytes;
+  }
   return spec;
 }
 

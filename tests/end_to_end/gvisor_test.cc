@@ -121,6 +121,20 @@ TEST_P(Gvisor, AShellFilesAndCommandsAreAsElsewhere) {
   EXPECT_NE(terminal.out.find("/dev/pts/"), std::string::npos) << terminal.out << terminal.err;
 }
 
+TEST_P(Gvisor, AForkOfItsWorkspaceHasTheSameWalls) {
+  const Box box(GetParam(), with_gvisor({"--workspace", "w"}));
+  EXPECT_EQ(box.sh("echo kept > a").status, 0);
+  for (const std::string& named : {box.id(), std::string("w")}) {
+    const Run fork = carrel({"fork", named});
+    ASSERT_EQ(fork.status, 0) << fork.err;
+    const std::string id = fork.out.substr(0, fork.out.find('\n'));
+    const Run told = carrel({"sh", id, "cat a /proc/version"});
+    EXPECT_TRUE(told.out.starts_with("kept\n")) << told.out << told.err;
+    EXPECT_NE(told.out.find(kVersion), std::string::npos) << named << ": " << told.out;
+    EXPECT_EQ(carrel({"rm", "--force", id}).status, 0);
+  }
+}
+
 // Its kernel follows links that Linux does not follow.
 TEST_P(Gvisor, NoFileOfAnArchiveGoesThroughALinkOfTheArchives) {
   const Box box(GetParam(), kGvisor);
