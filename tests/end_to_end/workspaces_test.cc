@@ -160,7 +160,7 @@ TEST_P(Workspaces, R57_WhoMakesOneTooLargeIsEnded) {
   const json result = box.result(
       "python3 -c \"import os, time\nfor i in range(300):\n"
       " f = os.open('x', os.O_CREAT | os.O_WRONLY); os.unlink('x')\n"
-      " os.write(f, bytes(1 << 20)); time.sleep(0.01)\"");
+      " os.write(f, bytes(1 << 20)); time.sleep(0.03)\"");
   EXPECT_EQ(result["exit_code"], 137) << result;
   const json info = object({"info", box.id(), "--enforcement"});
   EXPECT_NE(info.dump().find("watchdog"), std::string::npos);
