@@ -30,3 +30,15 @@ endif()
 if(CARREL_FUZZ)
   target_compile_options(carrel_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
+
+# carrel_compile_together(TARGET): compiles the sources of TARGET several at once (a unity build), so
+# that the headers they share are read once for each batch. Their names in anonymous namespaces must
+# differ for that; the clang preset compiles each file by itself and finds what only a neighbour
+# includes.
+function(carrel_compile_together target)
+  if(CARREL_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+    # g++ takes every file but the first of a batch for a header.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()

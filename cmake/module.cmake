@@ -1,11 +1,15 @@
-# carrel_module(NAME SOURCES a.cc b.cc TESTS a_test.cc DEPS other PUBLIC_DEPS other LIBS system)
+# carrel_module(NAME SOURCES a.cc b.cc TESTS a_test.cc DEPS other PUBLIC_DEPS other LIBS system
+#               ALONE c.cc)
 #
 # One library for each folder of src/, and one test program beside it. DEPS are private; a folder
-# whose headers another folder's headers include is named in PUBLIC_DEPS.
+# whose headers another folder's headers include is named in PUBLIC_DEPS. ALONE names those of the
+# sources and tests that are not compiled together with their neighbours.
 function(carrel_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;DEPS;PUBLIC_DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;DEPS;PUBLIC_DEPS;LIBS;ALONE" ${ARGN})
+  set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   if(ARG_SOURCES)
     add_library(carrel_${name} STATIC ${ARG_SOURCES})
+    carrel_compile_together(carrel_${name})
     target_include_directories(carrel_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(carrel_${name} PRIVATE carrel_flags ${ARG_LIBS})
     set(scope PUBLIC)
@@ -24,6 +28,7 @@ function(carrel_module name)
   endforeach()
   if(CARREL_TESTS AND ARG_TESTS)
     add_executable(${name}_test ${ARG_TESTS})
+    carrel_compile_together(${name}_test)
     target_link_libraries(${name}_test PRIVATE carrel_flags carrel_${name} GTest::gtest GTest::gmock
                                                GTest::gtest_main ${ARG_LIBS})
     foreach(dep IN LISTS ARG_DEPS ARG_PUBLIC_DEPS)

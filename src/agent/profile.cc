@@ -17,7 +17,7 @@ using policy::Fields;
 constexpr std::uint64_t kMost = 1'000'000'000'000;
 constexpr std::string_view kSandboxedNames[] = {"all", "code", "files", "none"};
 
-Error invalid(std::string message, std::string hint = {}) {
+Error invalid_profile(std::string message, std::string hint = {}) {
   return {Code::kInvalid, 0, std::move(message), std::move(hint)};
 }
 
@@ -27,7 +27,7 @@ Result<std::optional<double>> real(Fields& fields, std::string_view name) {
     return std::optional<double>();
   }
   if (!value->is_number() || value->get<double>() < 0) {
-    return invalid("'" + std::string(name) + "' must be a number that is not negative");
+    return invalid_profile("'" + std::string(name) + "' must be a number that is not negative");
   }
   return std::optional<double>(value->get<double>());
 }
@@ -38,7 +38,7 @@ Result<std::string> object_text(Fields& fields, std::string_view name) {
     return std::string();
   }
   if (!value->is_object()) {
-    return invalid("'" + std::string(name) + "' must be a table");
+    return invalid_profile("'" + std::string(name) + "' must be a table");
   }
   return value->dump();
 }
@@ -61,7 +61,7 @@ Result<ModelChoice> read_model(const Json& object) {
   CARREL_TRY(fields.finish());
   if (!model.key.empty() && !model.key.starts_with("env:") && !model.key.starts_with("secret:")) {
     // It is not repeated: somebody may have written the key itself.
-    return invalid("'key' of [model] says where the key is, and is not the key",
+    return invalid_profile("'key' of [model] says where the key is, and is not the key",
                    "env:NAME, or secret:NAME for one of `carrel secret`");
   }
   return model;
@@ -75,7 +75,7 @@ Result<AgentLimits> read_limits(const Json& object) {
   limits.time = fields.duration("time").value_or(limits.time);
   CARREL_TRY(fields.finish());
   if (limits.steps == 0 || limits.tokens == 0 || limits.time.count() == 0) {
-    return invalid("a limit of [limits] is 0", "zero is never \"unlimited\"");
+    return invalid_profile("a limit of [limits] is 0", "zero is never \"unlimited\"");
   }
   return limits;
 }
@@ -91,7 +91,7 @@ Result<ServiceSpec> read_service(const std::string& name, const Json& object) {
   const Json* schema = fields.any("arguments");
   CARREL_TRY(fields.finish());
   if (service.command.empty()) {
-    return invalid(what + " has no command", "command = [\"program\", \"word\"]");
+    return invalid_profile(what + " has no command", "command = [\"program\", \"word\"]");
   }
   const Json shape = schema == nullptr ? Json{{"type", "object"}} : *schema;
   Status good = tools::check_parameters(shape);
@@ -110,7 +110,7 @@ Status check_services(const Profile& profile) {
   }
   for (const std::string& allowed : profile.allowed_services) {
     if (std::find(names.begin(), names.end(), allowed) == names.end()) {
-      return invalid("there is no service '" + allowed + "'", policy::did_you_mean(allowed, names));
+      return invalid_profile("there is no service '" + allowed + "'", policy::did_you_mean(allowed, names));
     }
   }
   return {};
@@ -131,7 +131,7 @@ Result<Profile> read_profile(const Json& document) {
     const auto* const found =
         std::find(std::begin(kSandboxedNames), std::end(kSandboxedNames), *word);
     if (found == std::end(kSandboxedNames)) {
-      return invalid("'sandboxed' is '" + *word + "'", "all, code, files or none");
+      return invalid_profile("'sandboxed' is '" + *word + "'", "all, code, files or none");
     }
     profile.sandboxed = static_cast<Sandboxed>(found - std::begin(kSandboxedNames));
   }
@@ -147,7 +147,7 @@ Result<Profile> read_profile(const Json& document) {
   }
   if (services != nullptr) {
     if (!services->is_object()) {
-      return invalid("'services' must be a table of tables");
+      return invalid_profile("'services' must be a table of tables");
     }
     for (const auto& [name, object] : services->items()) {
       CARREL_ASSIGN(ServiceSpec service, read_service(name, object));
@@ -168,7 +168,7 @@ Result<std::string> setting_text(const std::string& key, const Json& value) {
   if (value.is_boolean() || value.is_number()) {
     return value.dump();
   }
-  return invalid("'" + key + "' of [sandbox] is neither a text nor a number, true or false");
+  return invalid_profile("'" + key + "' of [sandbox] is neither a text nor a number, true or false");
 }
 
 Status apply_setting(const std::string& key, const Json& value, policy::Spec& spec) {
@@ -178,7 +178,7 @@ Status apply_setting(const std::string& key, const Json& value, policy::Spec& sp
     for (const policy::Setting& known : policy::settings()) {
       names.push_back(known.name);
     }
-    return invalid("[sandbox] has no '" + key + "'", policy::did_you_mean(key, names));
+    return invalid_profile("[sandbox] has no '" + key + "'", policy::did_you_mean(key, names));
   }
   const std::string name = "'" + key + "' of [sandbox]";
   std::vector<std::string> texts;

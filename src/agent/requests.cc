@@ -8,7 +8,7 @@
 namespace carrel::agent {
 namespace {
 
-constexpr auto kReplace = Json::error_handler_t::replace;
+constexpr auto kReplaceInvalid = Json::error_handler_t::replace;
 
 // Names that no provider takes back are those of no tool.
 std::string tool_name(const std::string& name) {
@@ -86,7 +86,7 @@ void add_openai_messages(const Message& message, Json& list) {
          {"type", "function"},
          {"function",
           {{"name", tool_name(call.name)},
-           {"arguments", arguments_of(call).dump(-1, ' ', false, kReplace)}}}});
+           {"arguments", arguments_of(call).dump(-1, ' ', false, kReplaceInvalid)}}}});
   }
   list.push_back(std::move(row));
 }
@@ -113,7 +113,7 @@ std::string anthropic_request(const ModelSettings& settings, const Prompt& promp
                              {"description", tool->description},
                              {"input_schema", Json::parse(tool->parameters, nullptr, false)}});
   }
-  return body.dump(-1, ' ', false, kReplace);
+  return body.dump(-1, ' ', false, kReplaceInvalid);
 }
 
 std::string openai_request(const ModelSettings& settings, const Prompt& prompt) {
@@ -139,7 +139,7 @@ std::string openai_request(const ModelSettings& settings, const Prompt& prompt) 
                                {"description", tool->description},
                                {"parameters", Json::parse(tool->parameters, nullptr, false)}}}});
   }
-  return body.dump(-1, ' ', false, kReplace);
+  return body.dump(-1, ' ', false, kReplaceInvalid);
 }
 
 }  // namespace carrel::agent

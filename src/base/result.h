@@ -54,6 +54,11 @@ inline Error system_error(int error_number, std::string message, std::string hin
   return Error{Code::kSystem, error_number, std::move(message), std::move(hint)};
 }
 
+// An Error that says what this host cannot enforce, and what to use instead.
+inline Error unsupported(std::string message, std::string hint) {
+  return Error{Code::kUnsupported, 0, std::move(message), std::move(hint)};
+}
+
 // A value or an Error. Access to the absent one is a programming mistake and ends the program.
 template <typename T>
 class [[nodiscard]] Result {

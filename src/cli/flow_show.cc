@@ -25,7 +25,7 @@ using journal::TurnState;
 constexpr std::size_t kMostShown = 20;
 constexpr std::size_t kMostFiles = 1000;
 
-std::string to_text(const Json& json) {
+std::string shown_text(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -178,7 +178,7 @@ int list_flows(const Context& context, journal::Journal& journal) {
                      row.source.empty() ? "" : "replay of " + row.source});
     list.push_back(execution_json(journal, row));
   }
-  print(context.json() ? to_text(Json{{"executions", list}}) : table(lines));
+  print(context.json() ? shown_text(Json{{"executions", list}}) : table(lines));
   return 0;
 }
 
@@ -196,7 +196,7 @@ int list_newest_turns(const Context& context, journal::Journal& journal) {
                      took(turn.started_ms, turn.ended_ms), std::to_string(turn.changed)});
     list.push_back(turn_json(journal, turn));
   }
-  print(context.json() ? to_text(Json{{"turns", list}}) : table(lines));
+  print(context.json() ? shown_text(Json{{"turns", list}}) : table(lines));
   return 0;
 }
 
@@ -248,7 +248,7 @@ int show_flow(const Context& context, journal::Journal& journal, const std::stri
     Json object = execution_json(journal, row.value());
     object["logs"] = Json::parse(row->logs, nullptr, false);
     object["turns"] = std::move(list);
-    print(to_text(object));
+    print(shown_text(object));
   }
   return 0;
 }
@@ -284,7 +284,7 @@ int explain_turn(const Context& context, journal::Journal& journal, const Words&
   }
   if (context.json()) {
     text =
-        to_text(Json{{"turn", turn_json(journal, why->turn)},
+        shown_text(Json{{"turn", turn_json(journal, why->turn)},
                      {"cached", cached},
                      {"compared_with", why->nearest.has_value() ? Json(why->nearest->id) : Json()},
                      {"changes", changes}});

@@ -12,7 +12,7 @@ namespace carrel::egress {
 namespace {
 
 constexpr std::size_t kHeader = 12;
-constexpr std::size_t kMostRecords = 256;
+constexpr std::size_t kMostAnswerRecords = 256;
 constexpr int kMostAliases = 16;
 constexpr std::uint16_t kResponse = 0x8000;
 constexpr std::uint16_t kOperation = 0x7800;
@@ -134,7 +134,7 @@ Parsed<DnsAnswer> parse_dns_answer(Bytes message, const DnsLookup& lookup) {
   if (answer.truncated || answer.code != DnsCode::kNoError) {
     return Result::done(std::move(answer), message.size());
   }
-  if (count > kMostRecords) {
+  if (count > kMostAnswerRecords) {
     return Result::refused("the answer has too many records");
   }
   Records records;

@@ -77,7 +77,7 @@ bool is_local_stream(int fd) {
          kernel::socket_option<int>(fd, SO_TYPE) == SOCK_STREAM;
 }
 
-PorterWord hear(int porter) {
+PorterWord hear_porter(int porter) {
   std::array<char, 64> buffer{};
   std::vector<UniqueFd> descriptors;
   const ssize_t n = receive_with(porter, buffer, descriptors, MSG_DONTWAIT);
@@ -103,7 +103,7 @@ PorterWord hear(int porter) {
 Task<Status> await_machine(Watched& porter) {
   const Deadline deadline = in(kBooting);
   for (;;) {
-    const PorterWord word = hear(porter.fd());
+    const PorterWord word = hear_porter(porter.fd());
     if (word.kind == PorterWord::Kind::kReady) {
       co_return Status();
     }
@@ -119,7 +119,7 @@ Task<Status> await_machine(Watched& porter) {
 
 Task<void> take_flows(std::shared_ptr<Room> room, std::shared_ptr<Watched> porter) {
   while (!room->closed()) {
-    PorterWord word = hear(porter->fd());
+    PorterWord word = hear_porter(porter->fd());
     if (word.kind == PorterWord::Kind::kEnd) {
       co_return;
     }

@@ -21,7 +21,7 @@ namespace {
 using protocol::FrameHeader;
 using protocol::FrameType;
 
-constexpr std::chrono::seconds kPatience{30};  // it may be booting
+constexpr std::chrono::seconds kGuestPatience{30};  // it may be booting
 
 std::string frame(FrameType type, std::uint32_t channel, std::string_view payload) {
   std::array<unsigned char, protocol::kHeaderSize> head{};
@@ -74,9 +74,9 @@ bool is_of_kind(int fd, const Kind& kind) {
 }
 
 // The frames of a guest with the descriptors that came beside them.
-class Reader {
+class FrameReader {
  public:
-  explicit Reader(Watched& guest) : guest_(&guest) {}
+  explicit FrameReader(Watched& guest) : guest_(&guest) {}
 
   // False: the guest is gone, is late, or makes no sense.
   Task<bool> next(FrameHeader& header, std::string& payload, Deadline deadline) {
@@ -152,7 +152,7 @@ Result<RoomSockets> check_sockets(std::vector<UniqueFd> descriptors, std::uint32
 }
 
 Task<Result<RoomSockets>> take_sockets(Watched& guest, std::string id) {
-  const Deadline deadline = in(kPatience);
+  const Deadline deadline = in(kGuestPatience);
   const Error silent{Code::kUnavailable, 0, "the guest of sandbox " + id + " does not answer", {}};
   // Both at once: it would only wait for the second.
   const std::string greeting = hello(id) + frame(FrameType::kNetwork, 1, {});
@@ -160,7 +160,7 @@ Task<Result<RoomSockets>> take_sockets(Watched& guest, std::string id) {
   if (!greeted) {
     co_return silent;
   }
-  Reader reader(guest);
+  FrameReader reader(guest);
   FrameHeader header;
   std::string payload;
   const bool welcomed = co_await reader.next(header, payload, deadline);

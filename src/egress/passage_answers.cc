@@ -4,6 +4,7 @@
 #include <charconv>
 #include <utility>
 
+#include "base/ascii.h"
 #include "egress/passage.h"
 
 // What servers answer to requests that were read.
@@ -11,12 +12,12 @@ namespace carrel::egress {
 
 namespace {
 
-constexpr std::size_t kReadAtOnce = 64U << 10;
+constexpr std::size_t kAnswerReadAtOnce = 64U << 10;
 constexpr int kSwitchingProtocols = 101;
 
 bool is_encoded(const http::ResponseHead& head) {
   const std::string* coding = head.find("content-encoding");
-  return coding != nullptr && http::lower(*coding) != "identity";
+  return coding != nullptr && lower(*coding) != "identity";
 }
 
 // One part of a chunked body.
@@ -32,7 +33,7 @@ std::string chunk_of(std::string_view data) {
 Task<std::ptrdiff_t> Passage::receive(Exchange& exchange) {
   std::vector<std::uint8_t>& came = exchange.came;
   const std::size_t before = came.size();
-  came.resize(before + kReadAtOnce);
+  came.resize(before + kAnswerReadAtOnce);
   auto n = co_await exchange.server->read_some(std::span(came).subspan(before), kNever);
   came.resize(before + static_cast<std::size_t>(std::max<std::ptrdiff_t>(n, 0)));
   if (n > 0) {

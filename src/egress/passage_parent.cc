@@ -9,7 +9,7 @@ namespace carrel::egress {
 
 namespace {
 
-constexpr std::chrono::seconds kPatience{15};
+constexpr std::chrono::seconds kParentPatience{15};
 
 // A name that would mean the proxy's own machine.
 bool is_the_proxy_itself(const policy::Host& host) {
@@ -48,7 +48,7 @@ Task<std::unique_ptr<Watched>> Passage::dial_parent(policy::Verdict verdict, Par
     }
     addresses = std::move(resolved.value());
   }
-  const Deadline deadline = in(kPatience);
+  const Deadline deadline = in(kParentPatience);
   policy::Verdict last = denied("the proxy has no address");
   for (const policy::IpAddress& address : addresses) {
     auto fd = make_socket(address, SOCK_STREAM);

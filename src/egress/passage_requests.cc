@@ -11,10 +11,10 @@ namespace carrel::egress {
 
 namespace {
 
-constexpr std::chrono::seconds kHeadPatience{15};
+constexpr std::chrono::seconds kNextHeadPatience{15};
 constexpr std::chrono::minutes kIdlePatience{5};
 constexpr std::chrono::seconds kHandshakePatience{15};
-constexpr std::uint16_t kHttpPort = 80;
+constexpr std::uint16_t kPlainPort = 80;
 constexpr std::uint16_t kHttpsPort = 443;
 
 }  // namespace
@@ -25,7 +25,7 @@ policy::Flow Passage::flow_of(const http::RequestHead& head) const {
   request.over = by_tls ? policy::HttpRequest::Over::kTls : policy::HttpRequest::Over::kPlain;
   request.method = head.method;
   request.host = head.host;
-  request.port = head.port != 0 ? head.port : (by_tls ? kHttpsPort : kHttpPort);
+  request.port = head.port != 0 ? head.port : (by_tls ? kHttpsPort : kPlainPort);
   request.path = head.path;
   policy::Flow flow = live_.flow;
   flow.evidence = std::move(request);
@@ -190,7 +190,7 @@ Status Passage::add_credentials(http::RequestHead& head, Exchange& exchange) {
 // False: something was refused or failed, and the connection has to end.
 Task<bool> Passage::send_requests(Exchange& exchange) {
   for (;;) {
-    const Deadline deadline = in(first_.empty() ? kIdlePatience : kHeadPatience);
+    const Deadline deadline = in(first_.empty() ? kIdlePatience : kNextHeadPatience);
     auto head = http::parse_request_head(first_);
     while (head.needs_more()) {
       const bool more = co_await read_more(deadline);

@@ -19,7 +19,7 @@ constexpr const char* kFile = "registration";
 constexpr const char* kSocket = "socket";
 constexpr const char* kPorterSocket = "porter";
 constexpr std::size_t kLargest = 1U << 20;
-constexpr int kBacklog = 64;
+constexpr int kRegistrationBacklog = 64;
 
 Result<UniqueFd> open_place(const storage::Home& home) {
   auto there = open_at(home.directory(), kRegistrations, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
@@ -158,7 +158,7 @@ Result<UniqueFd> bind_guest_socket(const storage::Home& home, const std::string&
   const sockaddr_un address = socket_address(directory.get(), kSocket);
   if (!socket.valid() ||
       ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      ::listen(socket.get(), kBacklog) != 0) {
+      ::listen(socket.get(), kRegistrationBacklog) != 0) {
     return system_error("bind the sandbox's socket");
   }
   return socket;

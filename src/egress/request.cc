@@ -12,7 +12,7 @@ namespace carrel::egress {
 
 namespace {
 
-constexpr std::size_t kLargest = 4096;
+constexpr std::size_t kLargestHead = 4096;
 
 // A text of the object; empty: it has none.
 std::string text_in(const nlohmann::json& object, const char* name) {
@@ -30,7 +30,7 @@ std::uint32_t number_in(const nlohmann::json& object, const char* name) {
 Task<bool> receive_request(Watched& client, Request& request, Deadline deadline) {
   std::string text;
   std::array<char, 1024> buffer;
-  while (text.find('\n') == std::string::npos && text.size() < kLargest) {
+  while (text.find('\n') == std::string::npos && text.size() < kLargestHead) {
     const ssize_t n = receive_with(client.fd(), buffer, request.descriptors, MSG_DONTWAIT);
     if (n > 0) {
       text.append(buffer.data(), static_cast<std::size_t>(n));

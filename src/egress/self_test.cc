@@ -16,7 +16,7 @@ namespace carrel::egress {
 
 namespace {
 
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kSelfTestPatience{5};
 constexpr std::uint16_t kDnsPort = 53;
 constexpr std::uint16_t kDiscardPort = 9;
 constexpr std::uint16_t kHttpPort = 80;
@@ -53,7 +53,7 @@ Task<Result<DnsAnswer>> look_up(Watched& socket, policy::Host name) {
     co_return broken("lookups do not get to the egress process");
   }
   std::array<std::uint8_t, kLargestDnsMessage> buffer{};
-  const auto n = co_await read_some(socket, buffer, in(kPatience));
+  const auto n = co_await read_some(socket, buffer, in(kSelfTestPatience));
   if (n <= 0) {
     co_return broken("lookups are not answered");
   }
@@ -104,15 +104,15 @@ Task<Status> prove_refusal(Room& room, Watched& socket) {
     co_return Status();  // somebody listed it
   }
   const SocketAddress there = SocketAddress::of(metadata, kHttpPort);
-  const int connected = co_await connect_to(socket, there, in(kPatience));
+  const int connected = co_await connect_to(socket, there, in(kSelfTestPatience));
   if (connected != 0) {
     co_return broken("connections do not get to the egress process");
   }
   constexpr std::string_view kRequest =
       "GET / HTTP/1.1\r\nHost: 169.254.169.254\r\nConnection: close\r\n\r\n";
-  const bool sent = co_await write_whole(socket, bytes_of(kRequest), in(kPatience));
+  const bool sent = co_await write_whole(socket, bytes_of(kRequest), in(kSelfTestPatience));
   std::array<std::uint8_t, 1024> buffer{};
-  const auto n = co_await read_some(socket, buffer, in(kPatience));
+  const auto n = co_await read_some(socket, buffer, in(kSelfTestPatience));
   constexpr std::string_view kRefused = "HTTP/1.1 403 ";
   const std::string_view answer(reinterpret_cast<const char*>(buffer.data()),
                                 n > 0 ? static_cast<std::size_t>(n) : 0U);

@@ -15,10 +15,10 @@ constexpr std::uint8_t kV4 = 1;
 constexpr std::uint8_t kName = 3;
 constexpr std::uint8_t kV6 = 4;
 
-using Request = Parsed<Socks5Request>;
+using ParsedRequest = Parsed<Socks5Request>;
 
-Request refused(Socks5Reply reply, std::string_view reason) {
-  Request request = Request::refused(reason);
+ParsedRequest refused(Socks5Reply reply, std::string_view reason) {
+  ParsedRequest request = ParsedRequest::refused(reason);
   request.value.refusal = reply;
   return request;
 }
@@ -72,7 +72,7 @@ Parsed<Socks5Request> parse_socks5_request(Bytes bytes) {
     return refused(Socks5Reply::kFailure, "a reserved byte is not zero");
   }
   if (bytes.size() < 5) {
-    return Request::need_more();
+    return ParsedRequest::need_more();
   }
   const std::uint8_t type = bytes[3];
   std::size_t start = 4;
@@ -86,7 +86,7 @@ Parsed<Socks5Request> parse_socks5_request(Bytes bytes) {
     return refused(Socks5Reply::kUnknownAddressType, "the type of its address is unknown");
   }
   if (bytes.size() < start + size + 2) {
-    return Request::need_more();
+    return ParsedRequest::need_more();
   }
   std::optional<policy::Host> host = read_host(type, bytes.subspan(start, size));
   if (!host.has_value()) {
@@ -96,7 +96,7 @@ Parsed<Socks5Request> parse_socks5_request(Bytes bytes) {
   if (port == 0) {
     return refused(Socks5Reply::kNotAllowed, "no connection goes to port 0");
   }
-  return Request::done({std::move(*host), port, Socks5Reply::kFailure}, start + size + 2);
+  return ParsedRequest::done({std::move(*host), port, Socks5Reply::kFailure}, start + size + 2);
 }
 
 std::array<std::uint8_t, 2> socks5_method(const Socks5Greeting& greeting) {

@@ -24,7 +24,7 @@ constexpr long kAuthorityDays = 5 * 365;
 constexpr long kServerDays = 30;
 constexpr std::chrono::hours kServerUse{24 * 7};  // then another one is made
 constexpr std::size_t kMostCertificates = 256;
-constexpr char kName[] = "Carrel sandbox";
+constexpr char kAuthorityName[] = "Carrel sandbox";
 
 struct FreeKey {
   void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
@@ -95,7 +95,7 @@ CertificatePointer begin_certificate(EVP_PKEY* key, const X509_NAME* issuer, con
 }
 
 CertificatePointer make_authority(EVP_PKEY* key) {
-  const std::string name = std::string(kName) + " authority";
+  const std::string name = std::string(kAuthorityName) + " authority";
   CertificatePointer certificate = begin_certificate(key, nullptr, name.c_str(), kAuthorityDays);
   X509* own = certificate.get();
   if (own == nullptr ||
@@ -198,7 +198,7 @@ Result<const TlsAuthority::Certificate*> TlsAuthority::certificate_for(const pol
   }
   X509* issuer = keys_->certificate.get();
   CertificatePointer certificate =
-      begin_certificate(keys_->servers.get(), X509_get_subject_name(issuer), kName, kServerDays);
+      begin_certificate(keys_->servers.get(), X509_get_subject_name(issuer), kAuthorityName, kServerDays);
   X509* own = certificate.get();
   const std::string names = (host.is_name() ? "DNS:" : "IP:") + host.text();
   if (own == nullptr || !add_extension(own, issuer, NID_basic_constraints, "critical,CA:FALSE") ||

@@ -14,7 +14,7 @@ namespace carrel::egress {
 
 namespace {
 
-constexpr const char* kFile = "usage";
+constexpr const char* kUsageFile = "usage";
 constexpr std::uint64_t kLargestStep = 1ULL << 20;
 constexpr std::uint64_t kSteps = 64;
 constexpr std::uint64_t kUnlimitedStep = 16ULL << 20;
@@ -29,7 +29,7 @@ std::uint64_t step_of(std::uint64_t budget) {
 
 Result<KeptUsage> KeptUsage::open(int directory) {
   KeptUsage usage;
-  CARREL_ASSIGN(usage.file_, open_at(directory, kFile, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+  CARREL_ASSIGN(usage.file_, open_at(directory, kUsageFile, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
   std::array<char, 128> text{};
   const ssize_t n = ::pread(usage.file_.get(), text.data(), text.size() - 1, 0);
   if (n < 0) {

@@ -85,7 +85,7 @@ void await_words(int line, Prepared prepared) {
   protocol::Awakening words;
   while (read_line(line, data, sizeof data) && protocol::parse_awakening(data, words)) {
     if (words.kind == protocol::AwakeningKind::kAsk) {
-      if (!forget_blocks() || !write_line(line, protocol::kWaiting)) {
+      if (!forget_blocks() || !write_line(line, protocol::kStillWaiting)) {
         break;
       }
       continue;

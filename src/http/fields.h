@@ -19,7 +19,6 @@ struct Header {
 bool is_token(std::string_view text);  // a name of a header or a method
 bool is_value(std::string_view text);  // nothing in it is a control character, but tabs
 
-std::string lower(std::string_view text);
 std::string_view trimmed(std::string_view text);  // without spaces and tabs at its ends
 
 // Reads "name: value" lines, each with CR and LF at its end, up to the end of the text. Returns why

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "base/ascii.h"
 #include "base/base64.h"
 
 namespace carrel::http {
@@ -17,14 +18,6 @@ std::string first_of(std::initializer_list<const char*> names) {
     }
   }
   return {};
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) {
-    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  return result;
 }
 
 // Whether a host is one of the exceptions: "example.org" and ".example.org" mean it and all below.

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/ascii.h"
+
 namespace carrel::http {
 
 namespace {
 
 constexpr std::size_t kLongestChunkLine = 4096;
-constexpr std::uint64_t kLargestBody = 1ULL << 50;
+constexpr std::uint64_t kLargestPlainBody = 1ULL << 50;
 
 Error broken(const std::string& why) {
   return Error{Code::kDenied, 0, "the answer is not HTTP as it should be: " + why, {}};
@@ -69,7 +71,7 @@ Result<BodyDecoder> BodyDecoder::after(const ResponseHead& head, Method method) 
   const std::string* length = head.find("content-length");
   if (length != nullptr) {
     std::uint64_t bytes = 0;
-    if (!read_number(*length, bytes, 10) || bytes > kLargestBody) {
+    if (!read_number(*length, bytes, 10) || bytes > kLargestPlainBody) {
       return broken("its length is not a number");
     }
     decoder.length_ = bytes;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/ascii.h"
+
 namespace carrel::http {
 
 namespace {
@@ -17,8 +19,6 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_alphanumeric(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 Error bad_url(std::string_view text, const char* why) {
   std::string shown(text.substr(0, 200));
   for (char& c : shown) {
@@ -61,7 +61,7 @@ bool read_authority(std::string_view text, Url& url) {
       return false;
     }
   }
-  std::transform(url.host.begin(), url.host.end(), url.host.begin(), lower);
+  std::transform(url.host.begin(), url.host.end(), url.host.begin(), [](char c) { return lower(c); });
   if (port.empty()) {
     return true;
   }
@@ -89,7 +89,7 @@ Result<Url> parse_url(std::string_view text) {
   Url url;
   const std::size_t colon = text.find("://");
   std::string scheme(text.substr(0, colon == std::string_view::npos ? 0 : colon));
-  std::transform(scheme.begin(), scheme.end(), scheme.begin(), lower);
+  std::transform(scheme.begin(), scheme.end(), scheme.begin(), [](char c) { return lower(c); });
   if (scheme != "http" && scheme != "https") {
     return bad_url(text, "it begins with neither https:// nor http://");
   }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kMagic = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 constexpr std::chrono::seconds kWritePatience{30};
-constexpr std::size_t kPiece = 16U << 10;
+constexpr std::size_t kFramePiece = 16U << 10;
 constexpr std::size_t kLongestControl = 125;
 
 bool is_control(Opcode opcode) { return opcode >= Opcode::kClose; }
@@ -124,8 +124,8 @@ Result<std::vector<Header>> accept_websocket(const RequestHead& head) {
 
 Status WebSocket::fill(Deadline deadline) {
   const std::size_t had = buffer_.size();
-  buffer_.resize(had + kPiece);
-  auto got = stream_.read({buffer_.data() + had, kPiece}, deadline);
+  buffer_.resize(had + kFramePiece);
+  auto got = stream_.read({buffer_.data() + had, kFramePiece}, deadline);
   buffer_.resize(had + (got.ok() ? got.value() : 0));
   if (!got.ok() && got.error().code == Code::kTimeout) {
     return got.error();

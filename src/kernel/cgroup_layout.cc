@@ -17,7 +17,7 @@ namespace carrel::kernel {
 namespace {
 
 constexpr std::string_view kSelfLeaf = "carrel-self";
-constexpr ControllerSet kLimiting = {Controller::kMemory, Controller::kPids, Controller::kCpu};
+constexpr ControllerSet kLimitingControllers = {Controller::kMemory, Controller::kPids, Controller::kCpu};
 constexpr ControllerSet kNoV2Helpers = {Controller::kFreezer, Controller::kCpuacct};
 
 // Whether a base is the group that was handed to this process, rather than one it was given rights
@@ -79,7 +79,7 @@ std::vector<Base> candidate_bases(const CgroupMount& mount, ControllerSet on_v1,
   }
   std::vector<Base> bases;
   if (::geteuid() == 0) {
-    if (mount.version == CgroupVersion::kV2 && on_v1 != kLimiting) {
+    if (mount.version == CgroupVersion::kV2 && on_v1 != kLimitingControllers) {
       bases.push_back(Base{kCgroupHome, Delegation::kNo});
     }
     bases.push_back(Base{"", Delegation::kNo});
@@ -150,7 +150,7 @@ bool prepare_home(const std::string& mount_point, CgroupUse use) {
   auto home = open_at(AT_FDCWD, join(mount_point, kCgroupHome), O_RDONLY | O_DIRECTORY);
   if (home.ok() &&
       (use == CgroupUse::kLook ||
-       limiting_controllers(home.value().get(), "cgroup.subtree_control") == kLimiting)) {
+       limiting_controllers(home.value().get(), "cgroup.subtree_control") == kLimitingControllers)) {
     return true;
   }
   return use == CgroupUse::kPlace && make_home(mount_point);
@@ -311,7 +311,7 @@ Result<CgroupLayout> detect_cgroups(const CgroupOptions& options) {
     bool needed = is_v2 && !state.v2 && !options.only_limits;
     for (unsigned i = 0; i < kControllerCount; ++i) {
       auto controller = static_cast<Controller>(i);
-      bool useful = kLimiting.has(controller) ||
+      bool useful = kLimitingControllers.has(controller) ||
                     (kNoV2Helpers.has(controller) && !state.v2 && !options.only_limits);
       bool had = is_v2 || mount.controllers.has(controller);
       needed = needed || (had && useful && !state.index[i]);

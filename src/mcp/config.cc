@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/ascii.h"
 #include "policy/given.h"
 #include "policy/json_fields.h"
 #include "policy/names.h"
@@ -49,9 +50,9 @@ Result<std::vector<http::Header>> read_headers(const Json* object) {
         !http::is_value(value.get_ref<const std::string&>())) {
       return bad("the header " + policy::quote(name) + " is not one line of text");
     }
-    const std::string lower = http::lower(name);
-    if (std::find(kOwnHeaders.begin(), kOwnHeaders.end(), lower) != kOwnHeaders.end() ||
-        lower.starts_with("mcp-")) {
+    const std::string header = lower(name);
+    if (std::find(kOwnHeaders.begin(), kOwnHeaders.end(), header) != kOwnHeaders.end() ||
+        header.starts_with("mcp-")) {
       return bad("the header " + policy::quote(name) + " is not yours to set");
     }
     headers.push_back({name, value.get<std::string>()});

@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "base/ascii.h"
 #include "http/fields.h"
 #include "policy/given.h"
 
@@ -16,7 +17,7 @@ constexpr std::size_t kMostHeaders = 32;
 constexpr std::array<std::string_view, 4> kData = {"const", "enum", "default", "examples"};
 constexpr std::array<std::string_view, 3> kTypes = {"string", "integer", "boolean"};
 
-Error bad(const std::string& why) {
+Error bad_parameter(const std::string& why) {
   return Error{Code::kInvalid, 0, "its x-mcp-header " + why, {}};
 }
 
@@ -60,25 +61,25 @@ class Search {
  private:
   Status note(const Json& schema, const Json& mark, Reach reach) {
     if (reach == Reach::kElsewhere || path_.empty()) {
-      return bad("is not on a property");
+      return bad_parameter("is not on a property");
     }
     if (!mark.is_string() || !http::is_token(mark.get_ref<const std::string&>())) {
-      return bad("is not the name of a header");
+      return bad_parameter("is not the name of a header");
     }
     const std::string type = schema.contains("type") && schema["type"].is_string()
                                  ? schema["type"].get<std::string>()
                                  : std::string();
     if (std::find(kTypes.begin(), kTypes.end(), type) == kTypes.end()) {
-      return bad("is on a property that is no string, integer or boolean");
+      return bad_parameter("is on a property that is no string, integer or boolean");
     }
     const std::string name = mark.get<std::string>();
     for (const HeaderParameter& one : found) {
-      if (http::lower(one.header) == http::lower(name)) {
-        return bad(policy::quote(name) + " is there twice");
+      if (lower(one.header) == lower(name)) {
+        return bad_parameter(policy::quote(name) + " is there twice");
       }
     }
     if (found.size() == kMostHeaders) {
-      return bad("is there too often");
+      return bad_parameter("is there too often");
     }
     found.push_back({path_, name});
     return {};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/ascii.h"
 #include "http/event_reader.h"
 #include "mcp/flood.h"
 #include "policy/given.h"
@@ -24,7 +25,7 @@ std::string media_type(const http::Response& response) {
   if (type == nullptr) {
     return {};
   }
-  return http::lower(http::trimmed(std::string_view(*type).substr(0, type->find(';'))));
+  return lower(http::trimmed(std::string_view(*type).substr(0, type->find(';'))));
 }
 
 bool is_good(const http::Response& response) { return response.status() / 100 == 2; }

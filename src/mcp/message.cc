@@ -14,7 +14,7 @@ constexpr policy::JsonLimits kLimits{.what = "the message", .deepest = 64, .most
 constexpr std::int64_t kLargestNumber = (1LL << 53) - 1;  // that everybody reads alike
 constexpr auto kReplace = Json::error_handler_t::replace;
 
-Error bad(std::string why) {
+Error bad_message(std::string why) {
   return Error{Code::kInvalid, 0, "not a message of MCP: " + std::move(why), {}};
 }
 
@@ -23,7 +23,7 @@ Result<std::int64_t> whole_number(const Json& value, const char* what) {
                         ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(kLargestNumber)
                         : value.is_number_integer() && value.get<std::int64_t>() >= -kLargestNumber;
   if (!fits) {
-    return bad(std::string(what) + " is not a whole number");
+    return bad_message(std::string(what) + " is not a whole number");
   }
   return value.get<std::int64_t>();
 }
@@ -34,7 +34,7 @@ Result<MessageId> read_id(const Json& value) {
   }
   if (value.is_string()) {
     if (value.get_ref<const std::string&>().size() > kLongestId) {
-      return bad("its id is too long");
+      return bad_message("its id is too long");
     }
     return MessageId(value.get<std::string>());
   }
@@ -46,12 +46,12 @@ Status read_question(const Json& object, Message& message) {
   const Json& method = object["method"];
   if (!method.is_string() || method.get_ref<const std::string&>().empty() ||
       method.get_ref<const std::string&>().size() > kLongestMethod) {
-    return bad("its method is not a short text");
+    return bad_message("its method is not a short text");
   }
   message.method = method.get<std::string>();
   if (const auto params = object.find("params"); params != object.end()) {
     if (!params->is_object()) {
-      return bad("its params are not an object");
+      return bad_message("its params are not an object");
     }
     message.params = *params;
   }
@@ -62,13 +62,13 @@ Status read_question(const Json& object, Message& message) {
   }
   message.kind = Message::Kind::kRequest;
   CARREL_ASSIGN(message.id, read_id(*id));
-  return std::holds_alternative<std::monostate>(message.id) ? bad("a request has no id") : Status();
+  return std::holds_alternative<std::monostate>(message.id) ? bad_message("a request has no id") : Status();
 }
 
 Status read_error(const Json& value, RpcError& error) {
   if (!value.is_object() || !value.contains("code") || !value.contains("message") ||
       !value["message"].is_string()) {
-    return bad("its error has no code and message");
+    return bad_message("its error has no code and message");
   }
   CARREL_ASSIGN(error.code, whole_number(value["code"], "the code of its error"));
   error.message = value["message"].get<std::string>();
@@ -82,7 +82,7 @@ Status read_answer(const Json& object, Message& message) {
   const auto result = object.find("result");
   const auto error = object.find("error");
   if ((result == object.end()) == (error == object.end())) {
-    return bad("it has neither a method nor one of result and error");
+    return bad_message("it has neither a method nor one of result and error");
   }
   const auto id = object.find("id");
   if (id != object.end()) {
@@ -94,10 +94,10 @@ Status read_answer(const Json& object, Message& message) {
   }
   message.kind = Message::Kind::kResult;
   if (std::holds_alternative<std::monostate>(message.id)) {
-    return bad("a result has no id");
+    return bad_message("a result has no id");
   }
   if (!result->is_object()) {
-    return bad("its result is not an object");
+    return bad_message("its result is not an object");
   }
   message.result = *result;
   return {};
@@ -122,15 +122,15 @@ Result<Message> parse_message(std::string_view text) {
   }
   auto parsed = policy::parse_strict_json(text, kLimits);
   if (!parsed.ok()) {
-    return bad(parsed.error().message);
+    return bad_message(parsed.error().message);
   }
   const Json& object = parsed.value();
   if (!object.is_object()) {
-    return bad("it is not an object");
+    return bad_message("it is not an object");
   }
   const auto version = object.find("jsonrpc");
   if (version == object.end() || *version != "2.0") {
-    return bad("it is not JSON-RPC 2.0");
+    return bad_message("it is not JSON-RPC 2.0");
   }
   Message message;
   if (object.contains("method")) {

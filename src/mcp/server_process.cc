@@ -23,7 +23,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds kGrace{1000};     // to end by itself, once its input is closed
+constexpr milliseconds kProcessGrace{1000};     // to end by itself, once its input is closed
 constexpr milliseconds kTermGrace{500};  // to end after it was asked to
 constexpr milliseconds kLook{5};
 
@@ -67,7 +67,7 @@ class HostProcess final : public ServerProcess {
     pipes_.input.reset();
     pipes_.output.reset();
     pipes_.errors.reset();
-    if (wait_for_end(kGrace).empty()) {
+    if (wait_for_end(kProcessGrace).empty()) {
       ::kill(-child_, SIGTERM);
       (void)wait_for_end(kTermGrace);
     }

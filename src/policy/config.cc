@@ -37,10 +37,10 @@ Error config_error(const Place& place, std::string message) {
 
 std::string_view type_name(toml::node_type type) {
   // In the order of the enumeration.
-  constexpr std::array<std::string_view, 10> kNames = {
+  constexpr std::array<std::string_view, 10> kKeyNames = {
       "nothing",   "a table", "an array", "a string", "a whole number", "a number with a fraction",
       "a boolean", "a date",  "a time",   "a date"};
-  return kNames[static_cast<std::size_t>(type) % kNames.size()];
+  return kKeyNames[static_cast<std::size_t>(type) % kKeyNames.size()];
 }
 
 // The one value of a node as text, if its type is one that the kind takes.

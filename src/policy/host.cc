@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "policy/given.h"
 #include "policy/punycode.h"
 
@@ -23,14 +24,6 @@ bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 bool is_number(std::string_view label) {
   return std::all_of(label.begin(), label.end(), is_digit) ||
          (label.starts_with("0x") && std::all_of(label.begin() + 2, label.end(), is_hex));
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) {
-    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  return result;
 }
 
 // One label in its canonical form; `whole` is for the errors.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/ascii.h"
+
 namespace carrel::policy {
 namespace {
 
@@ -95,14 +97,6 @@ bool contains(const std::array<std::string_view, Count>& words, std::string_view
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-std::string in_lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  return lower;
-}
-
 // Calls `visit` with each component until it returns false.
 template <typename Visit>
 void for_each_component(std::string_view path, Visit&& visit) {
@@ -150,7 +144,7 @@ std::string path_below(std::string_view folder, std::string_view name) {
 }
 
 bool is_credential_name(std::string_view name) {
-  const std::string folded = name.starts_with('.') ? in_lower_case(name) : std::string(name);
+  const std::string folded = name.starts_with('.') ? lower(name) : std::string(name);
   if (contains(kCredentials, folded)) {
     return true;
   }

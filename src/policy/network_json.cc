@@ -7,7 +7,7 @@
 namespace carrel::policy {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kUnlimitedWord = "unlimited";
 
@@ -34,10 +34,10 @@ Error damaged(std::string_view why) {
 
 // A whole number that is not zero and fits, or, for bytes, the word.
 template <typename Number>
-Status read_budget(const Json& budgets, const char* name, Number& number) {
-  const Json& value = budgets.at(name);
+Status read_budget(const OrderedJson& budgets, const char* name, Number& number) {
+  const OrderedJson& value = budgets.at(name);
   constexpr bool kBytes = sizeof(Number) == sizeof(std::uint64_t);
-  if (kBytes && value == Json(kUnlimitedWord)) {
+  if (kBytes && value == OrderedJson(kUnlimitedWord)) {
     number = std::numeric_limits<Number>::max();
     return {};
   }
@@ -50,10 +50,10 @@ Status read_budget(const Json& budgets, const char* name, Number& number) {
 }
 
 // The rules go through the same reader as those that people write.
-Result<NetworkPolicy> read(const Json& object) {
+Result<NetworkPolicy> read(const OrderedJson& object) {
   const std::string mode = object.at("mode").get<std::string>();
   std::string text;
-  for (const Json& rule : object.at("rules")) {
+  for (const OrderedJson& rule : object.at("rules")) {
     const std::string item = rule.get<std::string>();
     if (item.empty() || item.find(',') != std::string::npos) {
       return damaged("a rule is empty or has a comma");
@@ -71,13 +71,13 @@ Result<NetworkPolicy> read(const Json& object) {
     return damaged("its mode is none of none, rules and full");
   }
   CARREL_ASSIGN(NetworkPolicy policy, parse_network({"network", text}));
-  const Json& budgets = object.at("budgets");
+  const OrderedJson& budgets = object.at("budgets");
   CARREL_TRY(read_budget(budgets, "bytes_out", policy.budgets.bytes_out));
   CARREL_TRY(read_budget(budgets, "bytes_in", policy.budgets.bytes_in));
   CARREL_TRY(read_budget(budgets, "connections", policy.budgets.connections));
   CARREL_TRY(read_budget(budgets, "lookups_per_minute", policy.budgets.lookups_per_minute));
-  for (const Json& item :
-       object.contains("credentials") ? object.at("credentials") : Json::array()) {
+  for (const OrderedJson& item :
+       object.contains("credentials") ? object.at("credentials") : OrderedJson::array()) {
     CARREL_ASSIGN(Credential credential, parse_credential({"credential", item.get<std::string>()}));
     policy.credentials.push_back(std::move(credential));
   }
@@ -111,7 +111,7 @@ std::string network_to_json(const NetworkPolicy& policy) {
 
 Result<NetworkPolicy> network_from_json(std::string_view text) {
   try {
-    return read(Json::parse(text));
+    return read(OrderedJson::parse(text));
   } catch (const nlohmann::json::exception& error) {
     return damaged(error.what());
   }

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/ascii.h"
+
 namespace carrel::policy {
 namespace {
 
@@ -60,8 +62,6 @@ struct Decimal {
 };
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 Decimal read_decimal(std::string_view text) {
   Decimal decimal;
   if (text.empty()) {

@@ -30,7 +30,7 @@ void write_awakening(const Awakening& words, unsigned char* data);
 bool parse_awakening(const unsigned char* data, Awakening& words);
 
 // What the machine answers, both of one size.
-inline constexpr std::string_view kWaiting = "waiting\n";
+inline constexpr std::string_view kStillWaiting = "waiting\n";
 inline constexpr std::string_view kAwoken = "awoken!\n";
 
 }  // namespace carrel::protocol

@@ -57,7 +57,7 @@ TEST(AwakeningTest, OtherBytesAreNoWords) {
   }
 }
 
-TEST(AwakeningTest, BothAnswersHaveOneSize) { EXPECT_EQ(kWaiting.size(), kAwoken.size()); }
+TEST(AwakeningTest, BothAnswersHaveOneSize) { EXPECT_EQ(kStillWaiting.size(), kAwoken.size()); }
 
 }  // namespace
 }  // namespace carrel::protocol

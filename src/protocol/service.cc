@@ -4,7 +4,7 @@ namespace carrel::protocol {
 
 namespace {
 
-std::span<const unsigned char> as_bytes(std::string_view payload) {
+std::span<const unsigned char> service_bytes(std::string_view payload) {
   return {reinterpret_cast<const unsigned char*>(payload.data()), payload.size()};
 }
 
@@ -24,7 +24,7 @@ void write_service(Writer& writer, const Service& service) {
 }
 
 bool parse_service(std::string_view payload, Service& service) {
-  Reader reader(as_bytes(payload));
+  Reader reader(service_bytes(payload));
   service.name = reader.text(kMaxName);
   service.port = reader.u16();
   service.program = reader.bytes(kMaxServiceStart);
@@ -44,7 +44,7 @@ void write_service_row(Writer& writer, const ServiceRow& row) {
 }
 
 bool parse_service_row(std::string_view payload, ServiceRow& row) {
-  Reader reader(as_bytes(payload));
+  Reader reader(service_bytes(payload));
   row.name = reader.text(kMaxName);
   const std::uint8_t state = reader.u8();
   row.state = static_cast<ServiceState>(state);

@@ -20,7 +20,7 @@ constexpr std::size_t kInCapacity = 512U << 10;
 constexpr std::size_t kOutCapacity = 256U << 10;
 static_assert(kInCapacity >= 2 * (protocol::kMaxGuestPayload + kHeaderSize));
 
-Error malformed() {
+Error malformed_file_frame() {
   return Error{Code::kGone, 0, "the sandbox's file worker sent something that is not a frame",
                "the sandbox is not to be trusted any more: remove it"};
 }
@@ -69,7 +69,7 @@ Result<bool> FileStream::take(FileFrame& frame) {
   std::span<const unsigned char, kHeaderSize> head(
       reinterpret_cast<const unsigned char*>(in_.get() + in_start_), kHeaderSize);
   if (!protocol::parse_header(head, protocol::kMaxGuestPayload, header)) {
-    return malformed();
+    return malformed_file_frame();
   }
   if (have - kHeaderSize < header.size) {
     return false;

@@ -24,8 +24,8 @@ constexpr std::uint64_t kMostEntries = 4'000'000;
 constexpr std::uint64_t kMostAnswers = 1'000'000;
 constexpr std::size_t kMostAnswerBytes = 128U << 20;
 
-Error malformed() {
-  return Error{Code::kGone, 0, "the sandbox's file worker sent a malformed answer",
+Error malformed_answer() {
+  return Error{Code::kGone, 0, "the sandbox's file worker sent a malformed_answer answer",
                "the sandbox is not to be trusted any more: remove it"};
 }
 
@@ -90,7 +90,7 @@ class CheckedTree {
         FileEntry entry;
         if (!protocol::parse_file_entry(frame.payload, entry) || ++entries_ > kMostEntries ||
             entry.kind == FileKind::kOther || entry.kind == FileKind::kHardLink) {
-          return malformed();
+          return malformed_answer();
         }
         left_ = entry.kind == FileKind::kFile ? entry.size : 0;
         return sink_.entry(entry);
@@ -101,20 +101,20 @@ class CheckedTree {
       case FrameType::kFileHole: {
         const std::uint64_t size = reader.u64();
         if (!reader.finished()) {
-          return malformed();
+          return malformed_answer();
         }
         CARREL_TRY(expect(size));
         return sink_.hole(size);
       }
       default:
-        return malformed();
+        return malformed_answer();
     }
   }
 
  private:
   Status expect(std::uint64_t size) {
     if (size > left_) {
-      return malformed();
+      return malformed_answer();
     }
     left_ -= size;
     return {};
@@ -178,7 +178,7 @@ Result<Files> Files::open(GuestStream stream, std::chrono::milliseconds timeout)
     return to_error(frame.payload);
   }
   if (frame.type != FrameType::kFilesReady || !frame.payload.empty()) {
-    return malformed();
+    return malformed_answer();
   }
   return files;
 }
@@ -209,7 +209,7 @@ Status Files::send_request(const FileRequest& request) {
 Status Files::take_note(std::string_view payload) {
   FileOutcome outcome;
   if (!protocol::parse_file_outcome(payload, outcome)) {
-    return malformed();
+    return malformed_answer();
   }
   if (summary_.left_outs.size() < kMostNotes) {
     summary_.left_outs.push_back({std::string(outcome.path), file_reason(outcome),
@@ -226,12 +226,12 @@ Result<FileSummary> Files::finish(std::string_view path, const Take& take) {
       continue;
     }
     if (frame.type != FrameType::kFileDone) {
-      CARREL_TRY(take ? take(frame) : Status{malformed()});
+      CARREL_TRY(take ? take(frame) : Status{malformed_answer()});
       continue;
     }
     FileOutcome outcome;
     if (!protocol::parse_file_outcome(frame.payload, outcome)) {
-      return malformed();
+      return malformed_answer();
     }
     if (outcome.problem != FileProblem::kNone) {
       return file_error(outcome, outcome.path.empty() ? path : outcome.path);
@@ -256,7 +256,7 @@ Status Files::take_early(const FileFrame& frame, std::string_view path) {
   FileOutcome outcome;
   if (frame.type != FrameType::kFileDone || !protocol::parse_file_outcome(frame.payload, outcome) ||
       outcome.problem == FileProblem::kNone) {
-    return malformed();
+    return malformed_answer();
   }
   return file_error(outcome, outcome.path.empty() ? path : outcome.path);
 }
@@ -299,11 +299,11 @@ Result<FileSummary> Files::read(std::string_view path, const ReadRange& range, c
         CARREL_TRY(sink(std::string_view(zeros).substr(0, piece)));
         size -= piece;
       }
-      return reader.finished() ? Status{} : Status{malformed()};
+      return reader.finished() ? Status{} : Status{malformed_answer()};
     }
     return frame.type == FrameType::kFileEntry && protocol::parse_file_entry(frame.payload, entry)
                ? Status{}
-               : Status{malformed()};
+               : Status{malformed_answer()};
   });
 }
 
@@ -328,13 +328,13 @@ Result<FileInfo> Files::stat(std::string_view path) {
     FileEntry entry;
     if (frame.type != FrameType::kFileEntry || info.has_value() ||
         !protocol::parse_file_entry(frame.payload, entry)) {
-      return Status{malformed()};
+      return Status{malformed_answer()};
     }
     info = info_of(entry);
     return Status{};
   }));
   if (!info.has_value()) {
-    return malformed();
+    return malformed_answer();
   }
   return std::move(*info);
 }
@@ -350,7 +350,7 @@ Result<FileSummary> Files::list(std::string_view path, const Selection& selectio
     FileEntry entry;
     CARREL_TRY(limit.count(frame.payload));
     if (frame.type != FrameType::kFileEntry || !protocol::parse_file_entry(frame.payload, entry)) {
-      return malformed();
+      return malformed_answer();
     }
     return visit(info_of(entry));
   });
@@ -369,7 +369,7 @@ Result<FileSummary> Files::search(std::string_view path, const Search& search,
     protocol::FileMatch match;
     CARREL_TRY(limit.count(frame.payload));
     if (frame.type != FrameType::kFileMatch || !protocol::parse_file_match(frame.payload, match)) {
-      return malformed();
+      return malformed_answer();
     }
     return visit(match);
   });
@@ -427,11 +427,11 @@ Status Files::watch(std::string_view path, Depth depth, const Watcher& watcher) 
       first = false;
       return frame.type == FrameType::kFileEntry && protocol::parse_file_entry(frame.payload, entry)
                  ? watcher.begun()
-                 : Status{malformed()};
+                 : Status{malformed_answer()};
     }
     if (frame.type != FrameType::kFileChange ||
         !protocol::parse_file_change(frame.payload, change)) {
-      return malformed();
+      return malformed_answer();
     }
     return watcher.changed(change);
   };

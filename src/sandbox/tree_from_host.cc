@@ -34,9 +34,9 @@ FileEntry entry_of(const struct stat& info, FileKind kind, std::string_view path
   return entry;
 }
 
-class Feeder {
+class TreeFeeder {
  public:
-  Feeder(TreeFeed& feed, std::vector<LeftOutFile>& left_out, const Progress& progress)
+  TreeFeeder(TreeFeed& feed, std::vector<LeftOutFile>& left_out, const Progress& progress)
       : feed_(feed), left_out_(left_out), progress_(progress) {}
 
   // Everything in a directory, whose path below the top ends in a slash or is empty.
@@ -174,7 +174,7 @@ class Feeder {
 
 Status feed_host_tree(int directory, TreeFeed& feed, std::vector<LeftOutFile>& left_out,
                       const Progress& progress) {
-  return Feeder(feed, left_out, progress).directory(directory, "");
+  return TreeFeeder(feed, left_out, progress).directory(directory, "");
 }
 
 Files::Source source_of(int fd, const Progress& progress) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/ascii.h"
 #include "base/code_name.h"
 #include "http/tcp.h"
 #include "server/log.h"
@@ -47,7 +48,7 @@ bool has_right_type(const Route& route, const http::RequestHead& head) {
   }
   const std::string* type = head.find("content-type");
   return type != nullptr &&
-         http::lower(http::trimmed(type->substr(0, type->find(';')))) == "application/json";
+         lower(http::trimmed(type->substr(0, type->find(';')))) == "application/json";
 }
 
 // The id of the client's trace, from a traceparent as W3C says it; empty: there is none.

@@ -21,13 +21,13 @@ void log_line(const nlohmann::ordered_json& fields) {
       line[name] = value;
     }
   }
-  using Json = nlohmann::ordered_json;
+  using OrderedJson = nlohmann::ordered_json;
   // A log that nobody reads stops nobody: what has no room at once is left out.
   pollfd room{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&room, 1, 0) != 1 || (room.revents & POLLOUT) == 0) {
     return;
   }
-  (void)write_all(STDERR_FILENO, line.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
+  (void)write_all(STDERR_FILENO, line.dump(-1, ' ', true, OrderedJson::error_handler_t::replace) + "\n");
 }
 
 }  // namespace carrel::server

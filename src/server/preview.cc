@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/ascii.h"
 #include "http/tcp.h"
 #include "sandbox/port.h"
 #include "server/service.h"
@@ -129,7 +130,7 @@ std::vector<Header> outer_headers(const http::ResponseHead& inner, const Preview
     }
     const bool cookie = header.name == "set-cookie";
     if (cookie && (preview.by != Preview::By::kHost ||
-                   http::lower(header.value).find("domain") != std::string::npos)) {
+                   lower(header.value).find("domain") != std::string::npos)) {
       continue;
     }
     if (preview.by != Preview::By::kHost && header.name == "content-security-policy") {

@@ -23,7 +23,7 @@ using http::WebSocket;
 using Kind = http::WebSocket::Message::Kind;
 using manager::Follower;
 
-constexpr int kTickMs = 250;
+constexpr int kTerminalTickMs = 250;
 constexpr std::size_t kInputPiece = 32U << 10;
 constexpr int kMostAtOnce = 32;
 constexpr std::chrono::seconds kFirstWord{2};
@@ -62,7 +62,7 @@ class Terminal {
     std::array<pollfd, 2> waits{
         {{follower_.fd(), POLLIN, 0}, {has_room() ? request_.socket : -1, POLLIN, 0}}};
     const bool more = has_room() && request_.connection.stream().has_pending();
-    ::poll(waits.data(), waits.size(), more ? 0 : kTickMs);
+    ::poll(waits.data(), waits.size(), more ? 0 : kTerminalTickMs);
   }
 
   void fail(const Error& error) {

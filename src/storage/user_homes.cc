@@ -60,12 +60,12 @@ bool holds_credentials(const std::string& home) {
   return false;
 }
 
-struct CloseDir {
+struct CloseHomes {
   void operator()(DIR* dir) const { ::closedir(dir); }
 };
 
 void add_folders_of(const std::string& parent, std::vector<std::string>& homes) {
-  const std::unique_ptr<DIR, CloseDir> entries(::opendir(parent.c_str()));
+  const std::unique_ptr<DIR, CloseHomes> entries(::opendir(parent.c_str()));
   while (entries) {
     const dirent* entry = ::readdir(entries.get());
     if (entry == nullptr) {

@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 using sandbox::WriteOptions;
 
 constexpr std::size_t kMostRead = 1U << 20;
-constexpr std::size_t kMostListed = 1000;
+constexpr std::size_t kMostFilesListed = 1000;
 constexpr std::string_view kPage = "index.html";
 
 using Action = Result<ToolResult> (*)(FileStore& files, const std::string& path,
@@ -81,15 +81,15 @@ Result<ToolResult> read_file(FileStore& files, const std::string& path, const Js
 
 Result<ToolResult> list_files(FileStore& files, const std::string& path,
                               const Json& /*arguments*/) {
-  CARREL_ASSIGN(const std::vector<sandbox::FileInfo> found, files.list(path, kMostListed));
+  CARREL_ASSIGN(const std::vector<sandbox::FileInfo> found, files.list(path, kMostFilesListed));
   ToolResult result;
   for (const sandbox::FileInfo& info : found) {
     const bool folder = info.kind == protocol::FileKind::kDirectory;
     result.output += replace_invalid_utf8(info.path) +
                      (folder ? "/" : "  " + std::to_string(info.size) + " bytes") + "\n";
   }
-  if (found.size() >= kMostListed) {
-    result.system = "there is more: the first " + std::to_string(kMostListed) + " are listed";
+  if (found.size() >= kMostFilesListed) {
+    result.system = "there is more: the first " + std::to_string(kMostFilesListed) + " are listed";
   }
   return result;
 }

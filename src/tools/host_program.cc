@@ -20,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::array kPassedOn = {"PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR"};
-constexpr int kTickMs = 50;
+constexpr int kHostTickMs = 50;
 
 std::vector<std::string> environment() {
   std::vector<std::string> list;
@@ -126,7 +126,7 @@ Result<sandbox::ExecResult> run_on_host(const HostProgram& program, const Cancel
     std::array<pollfd, 3> list{{{ends[0]->valid() ? ends[0]->get() : -1, POLLIN, 0},
                                 {ends[1]->valid() ? ends[1]->get() : -1, POLLIN, 0},
                                 {cancel.fd(), POLLIN, 0}}};
-    (void)::poll(list.data(), list.size(), kTickMs);
+    (void)::poll(list.data(), list.size(), kHostTickMs);
     for (std::size_t i = 0; i < ends.size(); ++i) {
       if (list[i].revents != 0 && !drain(ends[i]->get(), captured[i])) {
         ends[i]->reset();

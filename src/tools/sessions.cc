@@ -10,7 +10,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t kMostSessions = 12;  // a guest has 16 shells
-constexpr std::size_t kLongestName = 64;
+constexpr std::size_t kLongestSessionName = 64;
 constexpr std::chrono::milliseconds kOwnTimeout = 10s;
 
 // Ends everything below the processes that are its arguments. Children that are made meanwhile are
@@ -59,7 +59,7 @@ bool is_number(const std::string& text) {
 
 Error no_session(const std::string& name) {
   return {Code::kNotFound, 0,
-          "there is no session '" + replace_invalid_utf8(name.substr(0, kLongestName)) + "'",
+          "there is no session '" + replace_invalid_utf8(name.substr(0, kLongestSessionName)) + "'",
           "list_commands lists them"};
 }
 
@@ -133,7 +133,7 @@ Result<Sessions::State> Sessions::execute(const Order& order, const Cancel& canc
   while (name.empty() || (order.name.empty() && sessions_.contains(name))) {
     name = "session_" + std::to_string(++named_);
   }
-  if (name.size() > kLongestName || name.find('\0') != std::string::npos) {
+  if (name.size() > kLongestSessionName || name.find('\0') != std::string::npos) {
     return Error{Code::kInvalid, 0, "the name of a session is longer than 64 bytes", {}};
   }
   if (!sessions_.contains(name) && sessions_.size() >= kMostSessions) {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "base/ascii.h"
 #include "base/files.h"
 #include "base/open_below.h"
 #include "base/utf8.h"
@@ -20,21 +21,13 @@ using Json = nlohmann::json;
 constexpr std::string_view kName = "SKILL.md";
 constexpr int kDeepest = 16;
 constexpr std::size_t kMostFolders = 10'000;
-constexpr std::size_t kLongestLine = 200;
-
-std::string lower(std::string_view text) {
-  std::string small(text);
-  std::transform(small.begin(), small.end(), small.begin(), [](unsigned char c) {
-    return static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
-  });
-  return small;
-}
+constexpr std::size_t kLongestShown = 200;
 
 Error refused(const std::string& path) {
   return {
       Code::kDenied,
       0,
-      "'" + replace_invalid_utf8(path.substr(0, kLongestLine)) + "' is not in the folder of skills",
+      "'" + replace_invalid_utf8(path.substr(0, kLongestShown)) + "' is not in the folder of skills",
       {}};
 }
 
@@ -189,7 +182,7 @@ Result<std::vector<std::string>> Skills::search(const std::string& text) const {
         return found;
       }
       found.push_back(path + ":" + std::to_string(number) + ": " +
-                      replace_invalid_utf8(line.substr(0, kLongestLine)));
+                      replace_invalid_utf8(line.substr(0, kLongestShown)));
     }
   }
   return found;

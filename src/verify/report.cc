@@ -11,7 +11,7 @@ namespace carrel::verify {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::array kVerdicts = {Verdict::kHeld, Verdict::kHole, Verdict::kGranted,
                                   Verdict::kNotApplicable, Verdict::kUnclear};
@@ -108,18 +108,18 @@ std::string summary(const Report& report) {
 }
 
 std::string to_json(const Report& report) {
-  Json object{{"ok", report.held()}, {"backend", report.backend}, {"builder", report.builder}};
-  object["notes"] = Json::array();
+  OrderedJson object{{"ok", report.held()}, {"backend", report.backend}, {"builder", report.builder}};
+  object["notes"] = OrderedJson::array();
   for (const std::string& note : report.notes) {
     object["notes"].push_back(replace_invalid_utf8(note));
   }
-  Json counts = Json::object();
+  OrderedJson counts = OrderedJson::object();
   for (const Verdict verdict : kVerdicts) {
     counts[std::string(name_of(verdict))] = report.count(verdict);
   }
   object["counts"] = counts;
   object["duration_ms"] = report.duration_ms;
-  object["findings"] = Json::array();
+  object["findings"] = OrderedJson::array();
   for (const Finding& finding : report.findings) {
     object["findings"].push_back({{"name", finding.name},
                                   {"group", name_of(finding.group)},

@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kMebibyte = 1ULL << 20;
+constexpr std::uint64_t kVerifierMebibyte = 1ULL << 20;
 
 std::int64_t milliseconds_since(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start).count();
@@ -81,20 +81,20 @@ class Attempt {
         limits.pids = std::min<std::uint32_t>(limits.pids, 100);
         break;
       case Manner::kMemory:
-        most(limits.memory_bytes, 64 * kMebibyte);
+        most(limits.memory_bytes, 64 * kVerifierMebibyte);
         visit.arguments = {"160"};
         visit.timeout = std::chrono::seconds(20);
         break;
       case Manner::kSize:  // what is written counts as memory as well, which is not meant here
-        limits.memory_bytes = 512 * kMebibyte;
-        most(limits.tmp_bytes, 48 * kMebibyte);
-        most(limits.disk_bytes, 48 * kMebibyte);
+        limits.memory_bytes = 512 * kVerifierMebibyte;
+        most(limits.tmp_bytes, 48 * kVerifierMebibyte);
+        most(limits.disk_bytes, 48 * kVerifierMebibyte);
         visit.arguments = {"160"};
         visit.timeout = std::chrono::seconds(20);
         break;
       case Manner::kPipes:  // the kernel itself ends pipes at about 80 MiB
-        limits.memory_bytes = 40 * kMebibyte;
-        limits.tmp_bytes = 8 * kMebibyte;
+        limits.memory_bytes = 40 * kVerifierMebibyte;
+        limits.tmp_bytes = 8 * kVerifierMebibyte;
         visit.arguments = {"70"};
         visit.timeout = std::chrono::seconds(20);
         break;

@@ -30,10 +30,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kCall{10'000};
 constexpr std::chrono::milliseconds kLook{250};
 
-Error unsupported(std::string message, std::string hint) {
-  return Error{Code::kUnsupported, 0, std::move(message), std::move(hint)};
-}
-
 // Of what an engine tells; anything else than a number or a truth is none.
 int number_in(const Json& object, const char* key) {
   const auto found = object.is_object() ? object.find(key) : object.end();

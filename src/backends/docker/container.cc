@@ -29,7 +29,7 @@ constexpr std::uint32_t kOwnProcesses = 16;
 // Places of the container that are its own.
 constexpr std::array kReserved = {"/proc", "/sys", "/dev", "/carrel"};
 
-Error unsupported(std::string message) {
+Error not_in_container(std::string message) {
   return Error{Code::kUnsupported, 0, std::move(message), "use --backend native"};
 }
 
@@ -41,11 +41,11 @@ class Shown {
   Status add(const std::string& path, bool writable) {
     for (const char* reserved : kReserved) {
       if (path == reserved || policy::path_holds(reserved, path)) {
-        return unsupported("a container cannot show '" + path + "' of the host");
+        return not_in_container("a container cannot show '" + path + "' of the host");
       }
     }
     if (!valid_utf8(path) || !path.starts_with('/') || path == "/") {
-      return unsupported("a container cannot show a path of the host that is not UTF-8, or '/'");
+      return not_in_container("a container cannot show a path of the host that is not UTF-8, or '/'");
     }
     paths_[path] = paths_[path] || writable;
     return {};
@@ -214,7 +214,7 @@ Result<Json> furnished_container(const sandbox::RoomRequest& request, const Cont
                  mount_of(terms.door, guest::kDoor, false)};
   for (const Layout::Mount& mount : layout.mounts) {
     if (!valid_utf8(mount.source) || !mount.target.starts_with('/')) {
-      return unsupported("a container cannot show a path of the host that is not UTF-8");
+      return not_in_container("a container cannot show a path of the host that is not UTF-8");
     }
     mounts.push_back(mount_of(mount.made ? place + "/" + mount.source : mount.source, mount.target,
                               mount.writable));

@@ -28,10 +28,6 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kEndOfTar = 1024;  // an archive with nothing in it
 
-Error unsupported(std::string message, std::string hint) {
-  return Error{Code::kUnsupported, 0, std::move(message), std::move(hint)};
-}
-
 // Those that have a kernel of their own let no socket of the host's in.
 bool shares_kernel(const std::string& runtime) {
   return !runtime.starts_with("runsc") && !runtime.starts_with("kata") &&

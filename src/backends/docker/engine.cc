@@ -25,7 +25,7 @@ using Json = nlohmann::json;
 constexpr std::string_view kScheme = "unix://";
 constexpr char kUsualAddress[] = "unix:///var/run/docker.sock";
 constexpr std::size_t kLargestAnswer = 8U << 20;
-constexpr std::chrono::milliseconds kLook{100};
+constexpr std::chrono::milliseconds kEngineLook{100};
 
 Error unlike(const std::string& what) {
   return Error{Code::kUnavailable, 0, "the Docker engine sent a malformed answer to " + what, {}};
@@ -132,7 +132,7 @@ Result<Answer> Engine::ask(http::Method method, const std::string& target, std::
   request.deadline = http::Clock::now() + patience;
   auto document = [&] {
     Working working(socket_, owner());
-    const Watch watch(kLook, cancel.get(), [&working] { return working.quiet() >= kQuiet; });
+    const Watch watch(kEngineLook, cancel.get(), [&working] { return working.quiet() >= kQuiet; });
     return client.fetch(request, kLargestAnswer, patience);
   }();
   if (document.ok()) {
@@ -167,7 +167,7 @@ Result<UniqueFd> Engine::attach(const std::string& container) const {
                  "/containers/" + container + "/attach?stream=1&stdin=1&stdout=1"};
   auto line = [&] {
     Working working(socket_, owner());
-    const Watch watch(kLook, cancel.get(), [&working] { return working.quiet() >= kQuiet; });
+    const Watch watch(kEngineLook, cancel.get(), [&working] { return working.quiet() >= kQuiet; });
     return client.upgrade(request, "tcp");
   }();
   return line.ok() ? std::move(line) : judge(line.error(), cancel.get());

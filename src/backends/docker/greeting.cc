@@ -29,12 +29,12 @@ constexpr std::chrono::seconds kPatience{15};  // a machine boots meanwhile
 constexpr int kLookMs = 500;
 constexpr char kBootId[] = "/proc/sys/kernel/random/boot_id";
 
-Error unsupported(std::string message) {
+Error not_greeted(std::string message) {
   return Error{Code::kUnsupported, 0, "Failed to create sandbox: " + std::move(message),
                "run 'carrel doctor'"};
 }
 
-Error ended() { return unsupported("its container ended before its first process said anything"); }
+Error ended() { return not_greeted("its container ended before its first process said anything"); }
 
 // The line is at its end: with the container, or with the engine.
 Error why_ended(const Engine& engine, const std::string& container) {
@@ -57,7 +57,7 @@ Result<protocol::Greeting> await_greeting(const Engine& engine, const std::strin
       const auto rest = std::span(data).subspan(have);
       const long n = frames.read(line, {reinterpret_cast<char*>(rest.data()), rest.size()});
       if (n < 0 && errno == EBADMSG) {
-        return unsupported("the Docker engine sent a malformed frame");
+        return not_greeted("the Docker engine sent a malformed frame");
       }
       if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
         return why_ended(engine, container);
@@ -77,7 +77,7 @@ Result<protocol::Greeting> await_greeting(const Engine& engine, const std::strin
   }
   protocol::Greeting greeting;
   if (!frames.between() || !protocol::parse_greeting(data.data(), greeting)) {
-    return unsupported("what its container runs is not the guest");
+    return not_greeted("what its container runs is not the guest");
   }
   return greeting;
 }
@@ -112,12 +112,12 @@ Result<std::string> contained_terms(const sandbox::RoomRequest& request,
   }
   for (const sandbox::RoomRequest::Tree& tree : request.trees) {
     if (tree.path.find('\n') != std::string::npos) {
-      return unsupported("a path with a line feed cannot be given to it");
+      return not_greeted("a path with a line feed cannot be given to it");
     }
     terms += guest::kTermTree + tree.path + "\n";
   }
   if (terms.size() > protocol::kMaxContainedTerms) {
-    return unsupported("the paths that it is given are too long");
+    return not_greeted("the paths that it is given are too long");
   }
   return terms;
 }

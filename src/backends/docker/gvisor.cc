@@ -23,10 +23,6 @@ using Json = nlohmann::json;
 
 constexpr char kOtherWalls[] = "use --backend oci --runtime runsc";
 
-Error unsupported(std::string message, std::string hint) {
-  return Error{Code::kUnsupported, 0, std::move(message), std::move(hint)};
-}
-
 Status check_facts(const Facts& facts, const std::string& runtime) {
   if (facts.kind == EngineKind::kPodman) {
     return unsupported("gVisor is not used through podman", "use --backend oci --runtime runsc");

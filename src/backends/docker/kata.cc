@@ -19,21 +19,17 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kOtherWalls[] = "use --backend microvm";
+constexpr char kOtherThanKata[] = "use --backend microvm";
 constexpr char kUnverified[] =
     "unverified: no machine of Kata's was at hand, only another runtime in its place";
 constexpr std::size_t kEndOfTar = 1024;  // an archive with nothing in it
 
-Error unsupported(std::string message, std::string hint) {
-  return Error{Code::kUnsupported, 0, std::move(message), std::move(hint)};
-}
-
-Status check_facts(const Facts& facts, const std::string& runtime) {
+Status check_engine_for_kata(const Facts& facts, const std::string& runtime) {
   if (facts.kind == EngineKind::kPodman) {
-    return unsupported("Kata is not used through podman", kOtherWalls);
+    return unsupported("Kata is not used through podman", kOtherThanKata);
   }
   if (facts.rootless()) {
-    return unsupported("Kata is not used through a rootless engine", kOtherWalls);
+    return unsupported("Kata is not used through a rootless engine", kOtherThanKata);
   }
   CARREL_TRY(check_engine(facts));
   return check_runtime(runtime, facts);
@@ -41,7 +37,7 @@ Status check_facts(const Facts& facts, const std::string& runtime) {
 
 // CRITICAL: an engine mounts what it finds at a path, and nobody can compare what a machine shows
 // for it with what was judged. So only what nobody in a sandbox can replace is given.
-Status check_given(const sandbox::RoomRequest& request) {
+Status check_given_for_kata(const sandbox::RoomRequest& request) {
   const std::string home = request.folder.substr(0, request.folder.rfind('/'));
   for (const sandbox::RoomRequest::Tree& tree : request.trees) {
     // Root's workspaces are mounted nowhere, and a mount with mapped ids cannot be given.
@@ -50,12 +46,12 @@ Status check_given(const sandbox::RoomRequest& request) {
           "root can give a sandbox in a machine of Kata's no workspace and no folder: "
           "an engine does not find '" +
               tree.path + "' as it has to be there",
-          kOtherWalls);
+          kOtherThanKata);
     }
     if (!policy::path_holds(home, tree.path)) {
       return unsupported("a sandbox in a machine of Kata's can be given workspaces and not '" +
                              tree.path + "': nobody can compare what the engine mounts",
-                         kOtherWalls);
+                         kOtherThanKata);
     }
     struct stat meant{};
     struct stat placed{};
@@ -78,7 +74,7 @@ sandbox::LimitHolders KataContainers::limit_holders(const policy::Spec& spec) co
 
 Result<std::string> KataContainers::describe(const policy::Spec& spec) const {
   CARREL_ASSIGN(const Facts facts, engines().facts(address_of(spec.engine)));
-  CARREL_TRY(check_facts(facts, spec.runtime));
+  CARREL_TRY(check_engine_for_kata(facts, spec.runtime));
   return "docker " + facts.version + " with " + spec.runtime + "; unverified";
 }
 
@@ -95,8 +91,8 @@ Result<sandbox::RoomStarted> KataContainers::start_at(const Engine& engine,
                                                       const std::string& address,
                                                       const sandbox::RoomRequest& request) const {
   CARREL_ASSIGN(const Facts facts, engines().facts(address));
-  CARREL_TRY(check_facts(facts, request.runtime));
-  CARREL_TRY(check_given(request));
+  CARREL_TRY(check_engine_for_kata(facts, request.runtime));
+  CARREL_TRY(check_given_for_kata(request));
   CARREL_TRY(sweep_forgotten(engine, request.folder, request.installation));
   CARREL_ASSIGN(Door door, Door::open(request.folder, request.id, address, request.image));
   ContainerTerms terms;

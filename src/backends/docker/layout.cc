@@ -28,7 +28,7 @@ constexpr char kEmpty[] = "empty";
 constexpr std::array<std::string_view, 3> kEngines = {"etc/hosts", "etc/hostname",
                                                       "etc/resolv.conf"};
 
-Error unsupported(std::string message) {
+Error not_in_layout(std::string message) {
   return Error{Code::kUnsupported, 0, std::move(message), "use --backend oci --runtime runsc"};
 }
 
@@ -49,7 +49,7 @@ class Tar {
              std::string_view content) {
     constexpr std::size_t kName = 100;
     if (path.size() >= kName || target.size() >= kName) {
-      return unsupported("an engine takes no name as long as '/" + path + "'");
+      return not_in_layout("an engine takes no name as long as '/" + path + "'");
     }
     std::string head(kBlock, '\0');
     const auto put = [&](std::size_t at, std::string_view text) {
@@ -105,7 +105,7 @@ class Writer {
     const std::string path(step.path);
     if (!valid_utf8(path) ||
         (step.kind == StepKind::kBind && !valid_utf8(std::string(step.source)))) {
-      return unsupported("an engine takes only names that are UTF-8");
+      return not_in_layout("an engine takes only names that are UTF-8");
     }
     // It has a /dev of its own.
     if (path == "dev" || (path.starts_with(kDev) && step.kind != StepKind::kAttach)) {
@@ -160,7 +160,7 @@ class Writer {
       case StepKind::kDevice:
         break;
     }
-    return unsupported("an engine cannot make what the sandbox needs at '/" + path + "'");
+    return not_in_layout("an engine cannot make what the sandbox needs at '/" + path + "'");
   }
 
   void cover(const std::string& path, std::string content) {

@@ -21,10 +21,6 @@ constexpr std::chrono::seconds kLookAgain{5};
 constexpr std::chrono::seconds kSilence{1};
 constexpr std::chrono::seconds kInFlight{5};  // how long an engine usually works at most
 
-Error unsupported(std::string message, std::string hint) {
-  return Error{Code::kUnsupported, 0, std::move(message), std::move(hint)};
-}
-
 bool has(const std::vector<std::string>& list, const std::string& name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }

@@ -24,12 +24,8 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kPaths[] = {"/usr/bin/firecracker", "/usr/local/bin/firecracker"};
 constexpr policy::Version kOldest{{1, 8, 0}};
 constexpr char kUnverified[] = "unverified: no machine was at hand where it boots";
-constexpr std::uint64_t kMebibyte = 1U << 20;
-constexpr std::uint64_t kProbeMemory = 192 * kMebibyte;
-
-Error unsupported(std::string message, std::string hint) {
-  return Error{Code::kUnsupported, 0, std::move(message), std::move(hint)};
-}
+constexpr std::uint64_t kMib = 1U << 20;
+constexpr std::uint64_t kProbeMemory = 192 * kMib;
 
 // "Firecracker v1.16.1", and what it logs, becomes "1.16.1".
 std::string version_in(const std::string& text) {
@@ -48,7 +44,7 @@ Json bare(const MachineTerms& terms) {
                              {"boot_args", "quiet panic=-1 reboot=k 8250.nr_uarts=0"}};
   settings["drives"] = Json::array();
   settings["machine-config"] = {{"vcpu_count", std::clamp<std::uint32_t>(terms.cpus, 1, kMostCpus)},
-                                {"mem_size_mib", (terms.memory_bytes + kMebibyte - 1) / kMebibyte},
+                                {"mem_size_mib", (terms.memory_bytes + kMib - 1) / kMib},
                                 {"smt", false},
                                 {"track_dirty_pages", false}};
   return settings;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kLargestProgram = 256U << 20;
 constexpr std::size_t kSector = 512;
 
-Error unsupported(const std::string& why) {
+Error cannot_unpack(const std::string& why) {
   return Error{Code::kUnsupported, 0, "the kernel's image cannot be unpacked: " + why,
                "name a kernel that is not compressed (vmlinux) with CARREL_VM_KERNEL"};
 }
@@ -169,11 +169,11 @@ Result<std::string> unpack_kernel(std::string_view image) {
   constexpr std::size_t kSize = 4;  // of the program, which is the last thing in the payload
   const std::string_view payload = payload_of(image);
   if (payload.size() < 2 * kSize) {
-    return unsupported("its header names no payload");
+    return cannot_unpack("its header names no payload");
   }
   const std::size_t size = number_at(payload, payload.size() - kSize);
   if (size > kLargestProgram) {
-    return unsupported("it is too large");
+    return cannot_unpack("it is too large");
   }
   std::string program(size, '\0');
   const std::string_view packed = payload.substr(0, payload.size() - kSize);
@@ -185,13 +185,13 @@ Result<std::string> unpack_kernel(std::string_view image) {
   } else if (payload.starts_with(kLz4Magic)) {
     whole = Lz4(packed.substr(kLz4Magic.size()), program).unpack();
   } else {
-    return unsupported("it is compressed by something other than gzip, zstd or LZ4");
+    return cannot_unpack("it is compressed by something other than gzip, zstd or LZ4");
   }
   if (!whole) {
-    return unsupported("it is damaged");
+    return cannot_unpack("it is damaged");
   }
   if (!is_kernel_program(program)) {
-    return unsupported("it holds no program of x86-64");
+    return cannot_unpack("it holds no program of x86-64");
   }
   return program;
 }

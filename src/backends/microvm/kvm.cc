@@ -23,7 +23,7 @@ namespace carrel::microvm {
 
 namespace {
 
-constexpr char kDevice[] = "/dev/kvm";
+constexpr char kKvmDevice[] = "/dev/kvm";
 constexpr char kProbeMs[] = "10000";
 constexpr char kRemembered[] = "/kvm-";
 constexpr std::uint32_t kNobody = 65534;
@@ -31,7 +31,7 @@ constexpr std::uint32_t kNobody = 65534;
 // Whether the id that a machine runs as may use the device: as root that is never root's own.
 bool may_use(Acceleration& found) {
   struct stat info{};
-  if (::stat(kDevice, &info) != 0) {
+  if (::stat(kKvmDevice, &info) != 0) {
     found.why_emulated = "there is no /dev/kvm";
     return false;
   }
@@ -48,7 +48,7 @@ bool may_use(Acceleration& found) {
     found.why_emulated = "only root may use /dev/kvm, and a machine does not run as root";
     return false;
   }
-  if (::access(kDevice, R_OK | W_OK) != 0) {
+  if (::access(kKvmDevice, R_OK | W_OK) != 0) {
     found.why_emulated = "you may not use /dev/kvm: join its group";
     return false;
   }

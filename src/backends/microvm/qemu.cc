@@ -63,8 +63,8 @@ std::vector<std::string> qemu_arguments(const Vmm& vmm, const MachineTerms& term
   add_machine(words, terms.accelerator);
   const bool kvm = terms.accelerator == Accelerator::kKvm;
   const std::string bus = kvm ? "-device" : "-pci";
-  constexpr std::uint64_t kMebibyte = 1U << 20;
-  const std::string memory = std::to_string((terms.memory_bytes + kMebibyte - 1) / kMebibyte) + "M";
+  constexpr std::uint64_t kQemuMib = 1U << 20;
+  const std::string memory = std::to_string((terms.memory_bytes + kQemuMib - 1) / kQemuMib) + "M";
   // What comes after "--" is for the machine's first process.
   const std::string kernel_words = std::string("quiet panic=-1 reboot=t ") +
                                    (kvm ? "" : "mitigations=off tsc=unstable ") + "-- " +

@@ -19,7 +19,7 @@ namespace carrel::microvm {
 namespace {
 
 // CRITICAL: no set-id bit.
-constexpr std::uint32_t kModes = 01777;
+constexpr std::uint32_t kShareModes = 01777;
 constexpr unsigned kRenames = RENAME_NOREPLACE | RENAME_EXCHANGE;
 
 // A name in a folder, with no link followed.
@@ -141,7 +141,7 @@ bool Share::make_special(const FuseRequest& request, FuseReply& reply) {
     return true;
   }
   if (const UniqueFd folder = find_folder(request.node, name, reply); folder.valid()) {
-    settle(::mknodat(folder.get(), name.c_str(), kind | (wanted.mode & kModes), 0), reply);
+    settle(::mknodat(folder.get(), name.c_str(), kind | (wanted.mode & kShareModes), 0), reply);
     if (reply.error() == 0) {
       tell_entry(request.node, folder.get(), name, reply);
     }
@@ -157,7 +157,7 @@ bool Share::make_folder(const FuseRequest& request, FuseReply& reply) {
     return false;
   }
   if (const UniqueFd folder = find_folder(request.node, name, reply); folder.valid()) {
-    settle(::mkdirat(folder.get(), name.c_str(), wanted.mode & kModes), reply);
+    settle(::mkdirat(folder.get(), name.c_str(), wanted.mode & kShareModes), reply);
     if (reply.error() == 0) {
       tell_entry(request.node, folder.get(), name, reply);
     }
@@ -178,7 +178,7 @@ bool Share::make_file(const FuseRequest& request, FuseReply& reply) {
   }
   constexpr std::uint32_t kFlags = O_ACCMODE | O_EXCL | O_TRUNC;
   const auto flags = static_cast<int>((wanted.flags & kFlags) | O_CREAT | O_NONBLOCK | O_NOCTTY);
-  UniqueFd file = open_name(folder.get(), name, flags, wanted.mode & kModes);
+  UniqueFd file = open_name(folder.get(), name, flags, wanted.mode & kShareModes);
   struct statx facts{};
   reply.fail(file.valid() ? look_at(file.get(), facts) : errno);
   if (reply.error() == 0 && !S_ISREG(facts.stx_mode)) {

@@ -58,7 +58,7 @@ Woken write_line(const Sleeper& sleeper, std::string_view data) {
 
 // The machine says this and not a byte more: the rest of the line is the trunk's.
 Woken hear(const Sleeper& sleeper, std::string_view expected) {
-  std::array<char, protocol::kWaiting.size()> heard{};
+  std::array<char, protocol::kStillWaiting.size()> heard{};
   std::size_t size = 0;
   while (size < expected.size()) {
     if (const Woken ready = await(sleeper, POLLIN); ready != Woken::kYes) {
@@ -91,7 +91,7 @@ std::uint64_t wall_clock() {
 
 Woken await_sleeper(const Sleeper& sleeper) {
   const Woken asked = write_line(sleeper, bytes_of({protocol::AwakeningKind::kAsk, 0, {}}));
-  return asked == Woken::kYes ? hear(sleeper, protocol::kWaiting) : asked;
+  return asked == Woken::kYes ? hear(sleeper, protocol::kStillWaiting) : asked;
 }
 
 Woken wake(const Sleeper& sleeper, const std::string& terms) {

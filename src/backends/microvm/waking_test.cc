@@ -65,7 +65,7 @@ TEST_F(WakingTest, EachMachineIsWokenWithBytesOfItsOwnAndTheTime) {
       protocol::Awakening ask;
       EXPECT_TRUE(hear(ask));
       EXPECT_EQ(ask.kind, protocol::AwakeningKind::kAsk);
-      say(protocol::kWaiting);
+      say(protocol::kStillWaiting);
       EXPECT_TRUE(hear(words));
       EXPECT_EQ(hear(2), std::string("\5\0", 2));
       terms = hear(5);

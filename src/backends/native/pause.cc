@@ -17,7 +17,7 @@ namespace carrel::native {
 namespace {
 
 constexpr int kGreetMs = 10'000;
-constexpr int kAnswerMs = 5'000;
+constexpr int kPauseAnswerMs = 5'000;
 constexpr int kOthersMs = 30'000;  // for a snapshot that is being taken
 
 using protocol::Standstill;
@@ -60,7 +60,7 @@ Result<sandbox::GuestStream> reach(const storage::Home& home, const storage::Box
 }
 
 Status await_answer(sandbox::GuestStream& guest, const std::string& id) {
-  CARREL_ASSIGN(const sandbox::GuestFrame answer, guest.wait(kAnswerMs));
+  CARREL_ASSIGN(const sandbox::GuestFrame answer, guest.wait(kPauseAnswerMs));
   protocol::Reader reader(
       {reinterpret_cast<const unsigned char*>(answer.payload.data()), answer.payload.size()});
   const auto reason = static_cast<int>(reader.u32() & 0xfff);

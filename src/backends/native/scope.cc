@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr char kNote[] = "run/keeper.scope";
+constexpr char kScopeNote[] = "run/keeper.scope";
 constexpr std::size_t kLongestGroup = 4096;
 constexpr int kShortestStepUs = 200;
 constexpr int kLongestStepUs = 5000;
@@ -116,17 +116,17 @@ bool can_ask_for_scope() {
 }
 
 std::string keepers_scope(const storage::Home& home) {
-  auto group = read_file_at(home.directory(), kNote, kLongestGroup);
+  auto group = read_file_at(home.directory(), kScopeNote, kLongestGroup);
   return group.ok() && group.value().starts_with('/') ? group.value() : std::string();
 }
 
 void note_keepers_scope(const storage::Home& home, const std::string& group) {
   if (group.empty()) {
-    ::unlinkat(home.directory(), kNote, 0);
+    ::unlinkat(home.directory(), kScopeNote, 0);
     return;
   }
   // Half a name is the name of no group, so nothing has to be durable or atomic.
-  auto file = open_at(home.directory(), kNote, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
+  auto file = open_at(home.directory(), kScopeNote, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
   if (file.ok()) {
     (void)write_all(file.value().get(), group);
   }

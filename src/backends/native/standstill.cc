@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kGreetMs = 10'000;
 constexpr int kFreezeMs = 5'000;
-constexpr int kOthersMs = 30'000;
+constexpr int kOthersStandMs = 30'000;
 
 // Lets a group go on when its parent cannot any more. It has a session of its own, so that what
 // ends the parent does not end it, too.
@@ -78,7 +78,7 @@ class Guard {
 class BoxWriters::Box {
  public:
   Status freeze(const storage::Home& home, const storage::BoxRecord& record) {
-    CARREL_ASSIGN(lock_, storage::lock_standstill(home, record.id, kOthersMs));
+    CARREL_ASSIGN(lock_, storage::lock_standstill(home, record.id, kOthersStandMs));
     if (storage::noted_pause(home, record.id).has_value()) {
       return {};  // and so it stays
     }

@@ -14,10 +14,6 @@ namespace {
 
 constexpr char kName[] = "runsc";
 
-Error unsupported(std::string message, std::string hint) {
-  return Error{Code::kUnsupported, 0, std::move(message), std::move(hint)};
-}
-
 Result<Runtime> find_runtime() {
   std::optional<Runtime> found = runtime_named(kName);
   return found.has_value() ? Result<Runtime>(std::move(*found)) : not_installed(kName);

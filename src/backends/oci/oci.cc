@@ -41,7 +41,7 @@ std::string version_in(const std::string& name, const std::string& text) {
   return rest.empty() ? name : name + " " + rest.substr(0, rest.find(' '));
 }
 
-std::vector<std::string> command_of(const Runtime& runtime, const Places& places,
+std::vector<std::string> runtime_command(const Runtime& runtime, const Places& places,
                                     const GvisorWays&) {
   std::vector<std::string> words = {runtime.path, "--root", places.state()};
   if (runtime.name == "crun") {
@@ -72,7 +72,7 @@ Status Runtimes::check(const policy::Spec&) const { return {}; }
 Result<sandbox::RoomStarted> Runtimes::start(const sandbox::RoomRequest& request) const {
   Builder builder;
   CARREL_ASSIGN(builder.runtime, find_runtime(request.runtime));
-  builder.command = command_of;
+  builder.command = runtime_command;
   if (builder.runtime.name == "crun" && ::access(kHybrid, F_OK) == 0) {
     builder.covered = {kGroups};
   }

@@ -31,7 +31,7 @@ namespace {
 using protocol::MountStep;
 using protocol::StepKind;
 
-constexpr std::size_t kLargestRequest = 8U << 20;
+constexpr std::size_t kLargestPorchRequest = 8U << 20;
 constexpr std::size_t kMostStrings = 4096;
 constexpr std::size_t kCaptiveParts = 3;
 
@@ -411,7 +411,7 @@ Result<pid_t> start_keeping(const PorchRequest& request, const Places& places) {
 }
 
 Status open_room() {
-  CARREL_ASSIGN(const std::string text, read_file_at(AT_FDCWD, "/proc/self/fd/5", kLargestRequest));
+  CARREL_ASSIGN(const std::string text, read_file_at(AT_FDCWD, "/proc/self/fd/5", kLargestPorchRequest));
   CARREL_ASSIGN(const PorchRequest request, decode_porch(text));
   ::umask(0);
   const bool gvisor = !request.program.empty();

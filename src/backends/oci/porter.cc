@@ -19,8 +19,8 @@ namespace carrel::oci {
 
 namespace {
 
-constexpr int kWaiting = 64;
-constexpr int kPauseMs = 100;  // before what went wrong is tried again
+constexpr int kPorterBacklog = 64;
+constexpr int kPorterPauseMs = 100;  // before what went wrong is tried again
 
 // Lets go of everything but these and its standard input, which is nothing.
 void keep_only(std::array<int, 3> fds) {
@@ -59,7 +59,7 @@ Result<Porter> Porter::at(UniqueFd listener, UniqueFd door) {
   Porter porter;
   porter.listener_ = std::move(listener);
   porter.door_ = std::move(door);
-  if (::listen(porter.listener_.get(), kWaiting) != 0 ||
+  if (::listen(porter.listener_.get(), kPorterBacklog) != 0 ||
       ::fcntl(porter.listener_.get(), F_SETFL, O_NONBLOCK) != 0) {
     return system_error("listen on the sandbox's socket");
   }
@@ -73,7 +73,7 @@ void Porter::hand_in() {
     const std::array<int, 1> beside = {connection.get()};
     (void)send_with(door_.get(), std::string_view("\0", 1), beside, MSG_NOSIGNAL | MSG_DONTWAIT);
   } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-    ::poll(nullptr, 0, kPauseMs);
+    ::poll(nullptr, 0, kPorterPauseMs);
   }
 }
 
@@ -137,11 +137,11 @@ void Porter::serve(pid_t kernel) {
       ::_exit(0);
     }
     if (ended == worker && !WIFEXITED(status)) {
-      ::poll(nullptr, 0, kPauseMs);
+      ::poll(nullptr, 0, kPorterPauseMs);
       worker = start_work();
     }
     if (ended == desk) {
-      ::poll(nullptr, 0, kPauseMs);
+      ::poll(nullptr, 0, kPorterPauseMs);
       desk = start_desk();
     }
   }

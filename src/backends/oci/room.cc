@@ -24,10 +24,6 @@ constexpr std::array kFolders = {"/usr/local/sbin/", "/usr/local/bin/", "/usr/sb
                                  "/usr/bin/",        "/sbin/",          "/bin/"};
 constexpr int kStartMs = 10'000;
 
-Error unsupported(std::string message, std::string hint) {
-  return Error{Code::kUnsupported, 0, std::move(message), std::move(hint)};
-}
-
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 // Directories of the host that are covered for the runtime: nothing that it needs is below them.

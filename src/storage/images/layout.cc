@@ -85,8 +85,8 @@ class Layout {
 
  private:
   Status add(FoundImage image) {
-    if (image.layers.size() > kMostLayers) {
-      return broken("the image has more than " + std::to_string(kMostLayers) + " layers");
+    if (image.layers.size() > kMostImageLayers) {
+      return broken("the image has more than " + std::to_string(kMostImageLayers) + " layers");
     }
     if (images_.size() == kMostImages) {
       return broken("there are more than " + std::to_string(kMostImages) + " images in it");

@@ -26,7 +26,7 @@ struct FoundImage {
   std::string index_digest;  // likewise
 };
 
-inline constexpr std::size_t kMostLayers = 256;
+inline constexpr std::size_t kMostImageLayers = 256;
 
 // The images in the directory; none: it is neither of the two, and so the files of one image. An
 // image for other processors than this host's is left out, unless all are.

@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 5> kLayerTypes = {
     "application/vnd.docker.image.rootfs.diff.tar.gzip",
     "application/vnd.docker.image.rootfs.diff.tar"};
 
-Error broken(const std::string& what) { return Error{Code::kDenied, 0, what, {}}; }
+Error broken_manifest(const std::string& what) { return Error{Code::kDenied, 0, what, {}}; }
 
 std::string shown(std::string text) {
   text.resize(std::min<std::size_t>(text.size(), 80));
@@ -59,7 +59,7 @@ Result<std::string> choose_from_index(std::string_view text) {
       chosen = digest_of(descriptor);
       chosen_is_plain = plain;
       if (chosen.empty()) {
-        return broken("a manifest in its index has no sha256 digest");
+        return broken_manifest("a manifest in its index has no sha256 digest");
       }
     }
   }
@@ -82,8 +82,8 @@ Result<Manifest> parse_manifest(std::string_view text, std::uint64_t most_bytes)
     return Error{Code::kUnsupported, 0, "its manifest is not one of an image",
                  "images in the format of 2016 and before have to be pushed again"};
   }
-  if (layers.size() > kMostLayers) {
-    return broken("the image has more than " + std::to_string(kMostLayers) + " layers");
+  if (layers.size() > kMostImageLayers) {
+    return broken_manifest("the image has more than " + std::to_string(kMostImageLayers) + " layers");
   }
   std::uint64_t total = 0;
   for (const Json& descriptor : layers) {
@@ -95,7 +95,7 @@ Result<Manifest> parse_manifest(std::string_view text, std::uint64_t most_bytes)
     const Json& size = part_of(descriptor, "size");
     ManifestLayer layer{digest_of(descriptor), 0};
     if (layer.digest.empty() || !size.is_number_unsigned()) {
-      return broken("a layer has no sha256 digest or no size");
+      return broken_manifest("a layer has no sha256 digest or no size");
     }
     layer.size = size.get<std::uint64_t>();
     if (layer.size > most_bytes - total) {

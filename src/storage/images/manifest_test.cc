@@ -64,7 +64,7 @@ TEST(ManifestTest, LayersAreBounded) {
   EXPECT_FALSE(parse_manifest(manifest({layer(10), layer(21)}).dump(), 30).ok());
   EXPECT_FALSE(parse_manifest(manifest({layer(UINT64_MAX), layer(10)}).dump(), 30).ok());
   json many = json::array();
-  for (std::size_t i = 0; i < kMostLayers; ++i) {
+  for (std::size_t i = 0; i < kMostImageLayers; ++i) {
     many.push_back(layer(1));
   }
   EXPECT_TRUE(parse_manifest(manifest(many).dump(), 1000).ok());

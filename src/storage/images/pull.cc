@@ -18,7 +18,7 @@ namespace carrel::storage {
 
 namespace {
 
-constexpr int kDeepestIndex = 3;
+constexpr int kDeepestPulledIndex = 3;
 constexpr int kMostAttempts = 3;
 
 class Pull {
@@ -87,7 +87,7 @@ class Pull {
                   reference_.digest.empty() ? registry_.manifest_by_tag(reference_.tag)
                                             : registry_.manifest_by_digest(reference_.digest));
     for (int depth = 0; kind_of_document(document.bytes) == DocumentKind::kIndex; ++depth) {
-      if (depth == kDeepestIndex) {
+      if (depth == kDeepestPulledIndex) {
         return Error{Code::kDenied, 0, "its index leads to indices without end", {}};
       }
       image_.index_digest = image_.index_digest.empty() ? document.digest : image_.index_digest;

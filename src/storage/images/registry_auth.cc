@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "base/ascii.h"
 #include "base/files.h"
 #include "storage/images/oci_json.h"
 
@@ -16,14 +17,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kLongestToken = 32U << 10;
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) {
-    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  return result;
-}
 
 bool is_word_end(char c) { return c == ' ' || c == '\t' || c == ',' || c == '='; }
 

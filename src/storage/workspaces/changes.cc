@@ -9,15 +9,15 @@ namespace carrel::storage {
 namespace {
 
 constexpr std::string_view kHeader = "carrel-changes 1\n";
-constexpr char kDigits[] = "0123456789abcdef";
+constexpr char kHexDigits[] = "0123456789abcdef";
 
-void add_escaped(std::string& text, std::string_view path) {
+void add_escaped_path(std::string& text, std::string_view path) {
   for (const char c : path) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte <= ' ' || byte > '~' || byte == '%') {
       text += '%';
-      text += kDigits[byte >> 4];
-      text += kDigits[byte & 15];
+      text += kHexDigits[byte >> 4];
+      text += kHexDigits[byte & 15];
     } else {
       text += c;
     }
@@ -25,7 +25,7 @@ void add_escaped(std::string& text, std::string_view path) {
 }
 
 int digit(char c) {
-  const std::size_t at = std::string_view(kDigits, 16).find(c);
+  const std::size_t at = std::string_view(kHexDigits, 16).find(c);
   return at == std::string_view::npos ? -1 : static_cast<int>(at);
 }
 
@@ -66,9 +66,9 @@ bool is_tree_path(std::string_view path) {
 }
 
 // The words of one line.
-class Words {
+class ChangeWords {
  public:
-  explicit Words(std::string_view line) : line_(line) {}
+  explicit ChangeWords(std::string_view line) : line_(line) {}
   std::string_view next() {
     const std::size_t space = line_.find(' ');
     const std::string_view word = line_.substr(0, space);
@@ -102,7 +102,7 @@ class Words {
 };
 
 bool parse_line(std::string_view line, TreeEntry& entry) {
-  Words words(line);
+  ChangeWords words(line);
   const std::string_view kind = words.next();
   if (kind == "f" || kind == "h") {
     entry.kind = EntryKind::kFile;
@@ -163,8 +163,8 @@ std::string octal(unsigned mode) {
 std::string hash_to_hex(const ContentHash& hash) {
   std::string text;
   for (const unsigned char byte : hash) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
+    text += kHexDigits[byte >> 4];
+    text += kHexDigits[byte & 15];
   }
   return text;
 }
@@ -180,7 +180,7 @@ std::string changes_to_text(const std::vector<TreeEntry>& changes) {
         text += octal(entry.mode) + " " + std::to_string(entry.size) + " " + time + " ";
         text += hash_to_hex(entry.hash) + " ";
         if (!entry.target.empty()) {
-          add_escaped(text, entry.target);
+          add_escaped_path(text, entry.target);
           text += ' ';
         }
         break;
@@ -189,7 +189,7 @@ std::string changes_to_text(const std::vector<TreeEntry>& changes) {
         break;
       case EntryKind::kLink:
         text += "l " + time + " ";
-        add_escaped(text, entry.target);
+        add_escaped_path(text, entry.target);
         text += ' ';
         break;
       case EntryKind::kPipe:
@@ -199,7 +199,7 @@ std::string changes_to_text(const std::vector<TreeEntry>& changes) {
         text += "- ";
         break;
     }
-    add_escaped(text, entry.path);
+    add_escaped_path(text, entry.path);
     text += '\n';
     if (!entry.attributes.empty()) {
       text += "a " + entry.attributes + "\n";

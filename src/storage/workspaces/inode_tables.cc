@@ -18,8 +18,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr std::uint64_t kBlockSize = 4096;
-constexpr std::uint64_t kInodeSize = 256;
-constexpr std::uint64_t kInodesInBlock = kBlockSize / kInodeSize;
+constexpr std::uint64_t kTableInodeSize = 256;
+constexpr std::uint64_t kInodesInBlock = kBlockSize / kTableInodeSize;
 
 // Where the superblock has what.
 constexpr std::size_t kSuperblock = 1024;
@@ -111,7 +111,7 @@ std::optional<InodeTables> InodeTables::open(int tree) {
   if (number_at<std::uint16_t>(super.data(), kMagicAt) != kMagic ||
       number_at<std::uint32_t>(super.data(), kFirstBlock) != 0 ||
       number_at<std::uint32_t>(super.data(), kLogBlockSize) != 2 ||
-      number_at<std::uint16_t>(super.data(), kInodeSizeAt) != kInodeSize ||
+      number_at<std::uint16_t>(super.data(), kInodeSizeAt) != kTableInodeSize ||
       (number_at<std::uint32_t>(super.data(), kIncompatible) & ~kKnown) != 0 ||
       tables.inodes_in_group_ == 0 || tables.inodes_in_group_ % kInodesInBlock != 0) {
     return std::nullopt;
@@ -142,7 +142,7 @@ std::optional<struct stat> InodeTables::Reader::look(std::uint64_t inode) {
     }
     block_ = block;
   }
-  const char* raw = data_.data() + place % kInodesInBlock * kInodeSize;
+  const char* raw = data_.data() + place % kInodesInBlock * kTableInodeSize;
   struct stat info{};
   info.st_ino = inode;
   info.st_mode = number_at<std::uint16_t>(raw, kMode);

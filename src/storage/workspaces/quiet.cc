@@ -16,12 +16,12 @@ namespace carrel::storage {
 namespace {
 
 constexpr char kNote[] = "quiet";
-constexpr std::size_t kLargest = 4096;
+constexpr std::size_t kLargestStatus = 4096;
 constexpr int kWrittenSectors =
     7;  // the column in a device's `stat`; that of requests counts syncs
 
 std::string read_line(const std::string& path) {
-  auto text = read_file_at(AT_FDCWD, path, kLargest);
+  auto text = read_file_at(AT_FDCWD, path, kLargestStatus);
   if (!text.ok()) {
     return {};
   }
@@ -69,7 +69,7 @@ bool Quiet::was(const std::string& snapshot) const {
     return false;
   }
   // Changes that wait are brought to the device only if there may be none.
-  const auto noted = read_file_at(place_, kNote, kLargest);
+  const auto noted = read_file_at(place_, kNote, kLargestStatus);
   return noted.ok() && noted.value() == snapshot + " " + began_ && still();
 }
 
