@@ -1,15 +1,19 @@
 # carrel_module(NAME SOURCES a.cc b.cc TESTS a_test.cc DEPS other PUBLIC_DEPS other LIBS system
-#               ALONE c.cc)
+#               ALONE c.cc [COLD])
 #
 # One library for each folder of src/, and one test program beside it. DEPS are private; a folder
 # whose headers another folder's headers include is named in PUBLIC_DEPS. ALONE names those of the
-# sources and tests that are not compiled together with their neighbours.
+# sources and tests that are not compiled together with their neighbours. A COLD folder is compiled
+# in a third less time: nothing in it is where a start, a command or a byte on its way spends time.
 function(carrel_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;DEPS;PUBLIC_DEPS;LIBS;ALONE" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "SOURCES;TESTS;DEPS;PUBLIC_DEPS;LIBS;ALONE" ${ARGN})
   set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   if(ARG_SOURCES)
     add_library(carrel_${name} STATIC ${ARG_SOURCES})
     carrel_compile_together(carrel_${name})
+    if(ARG_COLD)
+      target_compile_options(carrel_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    endif()
     target_include_directories(carrel_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(carrel_${name} PRIVATE carrel_flags ${ARG_LIBS})
     set(scope PUBLIC)
