@@ -62,7 +62,7 @@ Result<ModelChoice> read_model(const Json& object) {
   if (!model.key.empty() && !model.key.starts_with("env:") && !model.key.starts_with("secret:")) {
     // It is not repeated: somebody may have written the key itself.
     return invalid_profile("'key' of [model] says where the key is, and is not the key",
-                   "env:NAME, or secret:NAME for one of `carrel secret`");
+                           "env:NAME, or secret:NAME for one of `carrel secret`");
   }
   return model;
 }
@@ -110,7 +110,8 @@ Status check_services(const Profile& profile) {
   }
   for (const std::string& allowed : profile.allowed_services) {
     if (std::find(names.begin(), names.end(), allowed) == names.end()) {
-      return invalid_profile("there is no service '" + allowed + "'", policy::did_you_mean(allowed, names));
+      return invalid_profile("there is no service '" + allowed + "'",
+                             policy::did_you_mean(allowed, names));
     }
   }
   return {};
@@ -168,7 +169,8 @@ Result<std::string> setting_text(const std::string& key, const Json& value) {
   if (value.is_boolean() || value.is_number()) {
     return value.dump();
   }
-  return invalid_profile("'" + key + "' of [sandbox] is neither a text nor a number, true or false");
+  return invalid_profile("'" + key +
+                         "' of [sandbox] is neither a text nor a number, true or false");
 }
 
 Status apply_setting(const std::string& key, const Json& value, policy::Spec& spec) {

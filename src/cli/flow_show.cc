@@ -283,11 +283,11 @@ int explain_turn(const Context& context, journal::Journal& journal, const Words&
     text += change.now.empty() ? "" : "     + " + preview(change.now) + "\n";
   }
   if (context.json()) {
-    text =
-        shown_text(Json{{"turn", turn_json(journal, why->turn)},
-                     {"cached", cached},
-                     {"compared_with", why->nearest.has_value() ? Json(why->nearest->id) : Json()},
-                     {"changes", changes}});
+    text = shown_text(
+        Json{{"turn", turn_json(journal, why->turn)},
+             {"cached", cached},
+             {"compared_with", why->nearest.has_value() ? Json(why->nearest->id) : Json()},
+             {"changes", changes}});
   }
   print(text);
   return 0;

@@ -197,8 +197,8 @@ Result<const TlsAuthority::Certificate*> TlsAuthority::certificate_for(const pol
     made_.clear();
   }
   X509* issuer = keys_->certificate.get();
-  CertificatePointer certificate =
-      begin_certificate(keys_->servers.get(), X509_get_subject_name(issuer), kAuthorityName, kServerDays);
+  CertificatePointer certificate = begin_certificate(
+      keys_->servers.get(), X509_get_subject_name(issuer), kAuthorityName, kServerDays);
   X509* own = certificate.get();
   const std::string names = (host.is_name() ? "DNS:" : "IP:") + host.text();
   if (own == nullptr || !add_extension(own, issuer, NID_basic_constraints, "critical,CA:FALSE") ||

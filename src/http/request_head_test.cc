@@ -9,10 +9,10 @@
 namespace carrel::http {
 namespace {
 
-Bytes bytes(std::string_view text) {
+Bytes head_bytes(std::string_view text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
-Parsed<RequestHead> parse(std::string_view text) { return parse_request_head(bytes(text)); }
+Parsed<RequestHead> parse(std::string_view text) { return parse_request_head(head_bytes(text)); }
 
 TEST(RequestHead, SaysWhatIsAskedOfWhom) {
   const std::string_view text =
@@ -193,13 +193,13 @@ TEST(RequestHead, IsWrittenAsItWasRead) {
 
 TEST(ResponseHead, IsReadStrictlyToo) {
   const std::string_view text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
-  const auto result = parse_response_head(bytes(text));
+  const auto result = parse_response_head(head_bytes(text));
   ASSERT_TRUE(result.parsed());
   EXPECT_EQ(result.value.status, 200);
   EXPECT_EQ(result.used, text.size() - 5);
-  EXPECT_TRUE(parse_response_head(bytes("HTTP/1.1 200 OK\r\n")).needs_more());
-  EXPECT_TRUE(parse_response_head(bytes("HTTP/1.1 200 OK\r\nA : b\r\n\r\n")).is_refused());
-  EXPECT_TRUE(parse_response_head(bytes(std::string(70'000, 'a'))).is_refused());
+  EXPECT_TRUE(parse_response_head(head_bytes("HTTP/1.1 200 OK\r\n")).needs_more());
+  EXPECT_TRUE(parse_response_head(head_bytes("HTTP/1.1 200 OK\r\nA : b\r\n\r\n")).is_refused());
+  EXPECT_TRUE(parse_response_head(head_bytes(std::string(70'000, 'a'))).is_refused());
 }
 
 }  // namespace

@@ -61,7 +61,8 @@ bool read_authority(std::string_view text, Url& url) {
       return false;
     }
   }
-  std::transform(url.host.begin(), url.host.end(), url.host.begin(), [](char c) { return lower(c); });
+  std::transform(url.host.begin(), url.host.end(), url.host.begin(),
+                 [](char c) { return lower(c); });
   if (port.empty()) {
     return true;
   }

@@ -17,7 +17,8 @@ namespace carrel::kernel {
 namespace {
 
 constexpr std::string_view kSelfLeaf = "carrel-self";
-constexpr ControllerSet kLimitingControllers = {Controller::kMemory, Controller::kPids, Controller::kCpu};
+constexpr ControllerSet kLimitingControllers = {Controller::kMemory, Controller::kPids,
+                                                Controller::kCpu};
 constexpr ControllerSet kNoV2Helpers = {Controller::kFreezer, Controller::kCpuacct};
 
 // Whether a base is the group that was handed to this process, rather than one it was given rights
@@ -148,9 +149,9 @@ bool make_home(const std::string& mount_point) {
 // Whether kCgroupHome can be the base. Quick where it is there and complete.
 bool prepare_home(const std::string& mount_point, CgroupUse use) {
   auto home = open_at(AT_FDCWD, join(mount_point, kCgroupHome), O_RDONLY | O_DIRECTORY);
-  if (home.ok() &&
-      (use == CgroupUse::kLook ||
-       limiting_controllers(home.value().get(), "cgroup.subtree_control") == kLimitingControllers)) {
+  if (home.ok() && (use == CgroupUse::kLook ||
+                    limiting_controllers(home.value().get(), "cgroup.subtree_control") ==
+                        kLimitingControllers)) {
     return true;
   }
   return use == CgroupUse::kPlace && make_home(mount_point);

@@ -62,7 +62,8 @@ Status read_question(const Json& object, Message& message) {
   }
   message.kind = Message::Kind::kRequest;
   CARREL_ASSIGN(message.id, read_id(*id));
-  return std::holds_alternative<std::monostate>(message.id) ? bad_message("a request has no id") : Status();
+  return std::holds_alternative<std::monostate>(message.id) ? bad_message("a request has no id")
+                                                            : Status();
 }
 
 Status read_error(const Json& value, RpcError& error) {

@@ -23,8 +23,8 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds kProcessGrace{1000};     // to end by itself, once its input is closed
-constexpr milliseconds kTermGrace{500};  // to end after it was asked to
+constexpr milliseconds kProcessGrace{1000};  // to end by itself, once its input is closed
+constexpr milliseconds kTermGrace{500};      // to end after it was asked to
 constexpr milliseconds kLook{5};
 
 constexpr std::array<std::string_view, 12> kPassedOn = {

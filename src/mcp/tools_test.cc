@@ -10,7 +10,7 @@ using testing::HasSubstr;
 
 Json text(const char* words) { return {{"type", "text"}, {"text", words}}; }
 
-std::string why(const Json& result) {
+std::string why_no_tool(const Json& result) {
   const auto read = read_tool_result(result);
   return read.ok() ? "" : read.error().message;
 }
@@ -88,13 +88,16 @@ TEST(McpTools, StructuredResultAloneIsText) {
 }
 
 TEST(McpTools, ResultThatIsNoneIsRefused) {
-  EXPECT_THAT(why(Json::object()), HasSubstr("no content"));
-  EXPECT_THAT(why({{"content", "text"}}), HasSubstr("no list"));
-  EXPECT_THAT(why({{"content", {7}}}), HasSubstr("no object"));
-  EXPECT_THAT(why({{"content", {{{"type", "image"}, {"data", "a b="}}}}}), HasSubstr("base64"));
-  EXPECT_THAT(why({{"content", {{{"type", "image"}, {"data", "A==="}}}}}), HasSubstr("base64"));
-  EXPECT_THAT(why({{"content", {{{"type", "resource"}}}}}), HasSubstr("resource"));
-  EXPECT_THAT(why({{"content", Json(std::vector<Json>(1025, text("x")))}}), HasSubstr("too long"));
+  EXPECT_THAT(why_no_tool(Json::object()), HasSubstr("no content"));
+  EXPECT_THAT(why_no_tool({{"content", "text"}}), HasSubstr("no list"));
+  EXPECT_THAT(why_no_tool({{"content", {7}}}), HasSubstr("no object"));
+  EXPECT_THAT(why_no_tool({{"content", {{{"type", "image"}, {"data", "a b="}}}}}),
+              HasSubstr("base64"));
+  EXPECT_THAT(why_no_tool({{"content", {{{"type", "image"}, {"data", "A==="}}}}}),
+              HasSubstr("base64"));
+  EXPECT_THAT(why_no_tool({{"content", {{{"type", "resource"}}}}}), HasSubstr("resource"));
+  EXPECT_THAT(why_no_tool({{"content", Json(std::vector<Json>(1025, text("x")))}}),
+              HasSubstr("too long"));
 }
 
 }  // namespace

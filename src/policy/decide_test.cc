@@ -19,7 +19,7 @@ NetworkPolicy policy_of(std::string_view text) {
 }
 
 Host host(std::string_view text) { return canonical_host(text).value(); }
-IpAddress address(std::string_view text) { return *IpAddress::parse(text); }
+IpAddress ip(std::string_view text) { return *IpAddress::parse(text); }
 
 Flow flow(std::string_view name, std::uint16_t port, Evidence evidence = {}) {
   return {host(name), port, std::move(evidence)};
@@ -42,7 +42,7 @@ TEST(Decide, NothingIsAllowedByNothing) {
     EXPECT_EQ(outcome(text, flow("1.1.1.1", 443)), Outcome::kDenied) << text;
     EXPECT_TRUE(may_resolve(policy_of(text), host("a.org")).denied()) << text;
   }
-  EXPECT_TRUE(may_dial(policy_of("none"), flow("a.org", 443), address("1.1.1.1"), {}).denied());
+  EXPECT_TRUE(may_dial(policy_of("none"), flow("a.org", 443), ip("1.1.1.1"), {}).denied());
 }
 
 TEST(Decide, TheNameInTlsIsTheNameThatWasAskedFor) {
@@ -113,13 +113,13 @@ TEST(Decide, FullIsEveryPublicAddressAndNoOther) {
        {"10.0.0.1", "127.0.0.1", "169.254.169.254", "::1", "::ffff:10.0.0.1", "64:ff9b::a00:1",
         "2002:a00:1::", "fd00::1", "198.18.0.7", "0.0.0.0", "::"}) {
     EXPECT_EQ(outcome("full", flow(literal, 80)), Outcome::kDenied) << literal;
-    EXPECT_TRUE(may_dial(policy_of("full"), flow("a.org", 80), address(literal), {}).denied())
+    EXPECT_TRUE(may_dial(policy_of("full"), flow("a.org", 80), ip(literal), {}).denied())
         << literal;
     EXPECT_TRUE(
-        may_dial(policy_of("allow=tcp:a.org:80"), flow("a.org", 80), address(literal), {}).denied())
+        may_dial(policy_of("allow=tcp:a.org:80"), flow("a.org", 80), ip(literal), {}).denied())
         << literal;
   }
-  EXPECT_TRUE(may_dial(policy_of("full"), flow("a.org", 80), address("1.1.1.1"), {}).allowed());
+  EXPECT_TRUE(may_dial(policy_of("full"), flow("a.org", 80), ip("1.1.1.1"), {}).allowed());
 }
 
 TEST(Decide, AnAddressIsReachedOnlyIfItIsListed) {
@@ -142,9 +142,9 @@ TEST(Decide, MetadataLoopbackAndTheHostAreListedOneByOne) {
             Outcome::kAllowed);
   EXPECT_EQ(outcome("allow=tcp:127.0.0.0/8:80", flow("127.0.0.1", 80)), Outcome::kDenied);
   EXPECT_EQ(outcome("allow=tcp:0.0.0.0:80", flow("0.0.0.0", 80)), Outcome::kDenied);
-  const std::vector<IpAddress> own = {address("10.0.0.2"), address("5.5.5.5")};
+  const std::vector<IpAddress> own = {ip("10.0.0.2"), ip("5.5.5.5")};
   const auto dials = [&](std::string_view policy, std::string_view to) {
-    return may_dial(policy_of(policy), flow("a.org", 80), address(to), own).allowed();
+    return may_dial(policy_of(policy), flow("a.org", 80), ip(to), own).allowed();
   };
   EXPECT_FALSE(dials("full", "5.5.5.5"));
   EXPECT_FALSE(dials("full", "64:ff9b::505:505"));
@@ -155,25 +155,25 @@ TEST(Decide, MetadataLoopbackAndTheHostAreListedOneByOne) {
 
 TEST(Decide, AListingAllowsExactlyThatForANameToo) {
   const std::string_view text = "allow=tcp:db.org:5432,tcp:10.0.0.5:5432";
-  EXPECT_TRUE(may_dial(policy_of(text), flow("db.org", 5432), address("10.0.0.5"), {}).allowed());
-  EXPECT_TRUE(may_dial(policy_of(text), flow("db.org", 5433), address("10.0.0.5"), {}).denied());
-  EXPECT_TRUE(may_dial(policy_of(text), flow("db.org", 5432), address("10.0.0.6"), {}).denied());
+  EXPECT_TRUE(may_dial(policy_of(text), flow("db.org", 5432), ip("10.0.0.5"), {}).allowed());
+  EXPECT_TRUE(may_dial(policy_of(text), flow("db.org", 5433), ip("10.0.0.5"), {}).denied());
+  EXPECT_TRUE(may_dial(policy_of(text), flow("db.org", 5432), ip("10.0.0.6"), {}).denied());
   // Listed for TLS: not for other bytes.
   const NetworkPolicy https = policy_of("allow=tcp:db.org:443,10.0.0.5");
-  EXPECT_TRUE(may_dial(https, flow("db.org", 443), address("10.0.0.5"), {}).denied());
-  EXPECT_TRUE(may_dial(https, tls("db.org", 443, "db.org"), address("10.0.0.5"), {}).allowed());
+  EXPECT_TRUE(may_dial(https, flow("db.org", 443), ip("10.0.0.5"), {}).denied());
+  EXPECT_TRUE(may_dial(https, tls("db.org", 443, "db.org"), ip("10.0.0.5"), {}).allowed());
   const Verdict verdict =
-      may_dial(policy_of("allow=a.org"), tls("a.org", 443, "a.org"), address("10.0.0.5"), {});
+      may_dial(policy_of("allow=a.org"), tls("a.org", 443, "a.org"), ip("10.0.0.5"), {});
   EXPECT_EQ(verdict.reason, "a.org leads to 10.0.0.5, a private address");
   EXPECT_THAT(verdict.hint, HasSubstr("tcp:10.0.0.5:443"));
 }
 
 TEST(Decide, ADeniedAddressIsNotDialledForAName) {
   const NetworkPolicy policy = policy_of("full,deny:1.2.3.0/24");
-  EXPECT_TRUE(may_dial(policy, flow("a.org", 443), address("1.2.3.4"), {}).denied());
-  EXPECT_TRUE(may_dial(policy, flow("a.org", 443), address("64:ff9b::102:304"), {}).denied());
-  EXPECT_TRUE(may_dial(policy, flow("a.org", 443), address("1.2.4.4"), {}).allowed());
-  EXPECT_TRUE(may_dial(policy, flow("1.1.1.1", 443), address("1.2.4.4"), {}).denied());
+  EXPECT_TRUE(may_dial(policy, flow("a.org", 443), ip("1.2.3.4"), {}).denied());
+  EXPECT_TRUE(may_dial(policy, flow("a.org", 443), ip("64:ff9b::102:304"), {}).denied());
+  EXPECT_TRUE(may_dial(policy, flow("a.org", 443), ip("1.2.4.4"), {}).allowed());
+  EXPECT_TRUE(may_dial(policy, flow("1.1.1.1", 443), ip("1.2.4.4"), {}).denied());
 }
 
 TEST(Decide, RequestsAreReadWhereARuleHasMethodsOrAPath) {
@@ -227,7 +227,7 @@ TEST(Decide, AVerdictSaysWhyAndWhatToDo) {
   const Verdict allowed = decide(policy_of("allow=*.a.org"), tls("x.a.org", 443, "x.a.org"));
   EXPECT_EQ(allowed.rule, "*.a.org");
   const Verdict literal = decide(policy_of("full"), flow("10.0.0.5", 5432));
-  EXPECT_EQ(literal.reason, "10.0.0.5:5432 is a private address, and no rule lists it");
+  EXPECT_EQ(literal.reason, "10.0.0.5:5432 is a private ip, and no rule lists it");
   EXPECT_EQ(literal.hint, "'tcp:10.0.0.5:5432' would allow it");
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string canonical(std::string_view text) {
+std::string canonical_name(std::string_view text) {
   const auto policy = parse_network({"--network", text});
   return policy.ok() ? network_text(policy.value()) : "refused: " + policy.error().to_string();
 }
@@ -31,8 +31,8 @@ TEST(NetworkPolicy, HasOneSpellingThatReadsBack) {
            {"full,10.0.0.5:8080", "full,10.0.0.5:8080"},
            {"allow=npm", "allow=registry.npmjs.org"},
        }) {
-    EXPECT_EQ(canonical(text), expected);
-    EXPECT_EQ(canonical(expected), expected);
+    EXPECT_EQ(canonical_name(text), expected);
+    EXPECT_EQ(canonical_name(expected), expected);
   }
 }
 

@@ -21,7 +21,7 @@ std::string strings(std::size_t count, std::size_t size = 1) {
 }
 
 template <typename Message>
-std::string encode(void (*write)(Writer&, const Message&), const Message& message) {
+std::string encoded(void (*write)(Writer&, const Message&), const Message& message) {
   constexpr std::size_t kRoom = 8U << 20;
   const auto room = std::make_unique_for_overwrite<unsigned char[]>(kRoom);
   Writer writer({room.get(), kRoom});
@@ -30,21 +30,21 @@ std::string encode(void (*write)(Writer&, const Message&), const Message& messag
   return {writer.written().begin(), writer.written().end()};
 }
 
-std::string encode(const Start& start) { return encode<Start>(write_start, start); }
-std::string encode(const Exit& exit) { return encode<Exit>(write_exit, exit); }
-std::string encode(const CommandRow& row) { return encode<CommandRow>(write_command_row, row); }
+std::string encoded(const Start& start) { return encoded<Start>(write_start, start); }
+std::string encoded(const Exit& exit) { return encoded<Exit>(write_exit, exit); }
+std::string encoded(const CommandRow& row) { return encoded<CommandRow>(write_command_row, row); }
 
 bool accepted(const Start& start) {
   Start parsed;
-  return parse_start(encode(start), parsed);
+  return parse_start(encoded(start), parsed);
 }
 bool accepted(const Exit& exit) {
   Exit parsed;
-  return parse_exit(encode(exit), parsed);
+  return parse_exit(encoded(exit), parsed);
 }
 bool accepted(const CommandRow& row) {
   CommandRow parsed;
-  return parse_command_row(encode(row), parsed);
+  return parse_command_row(encoded(row), parsed);
 }
 
 const std::string kTwoArguments("ls\0-l\0", 6);
@@ -116,7 +116,7 @@ void expect_exact_size(const std::string& payload, bool (*parse)(std::string_vie
 }
 
 TEST(Start, ExecIsReadBackAsWritten) {
-  const std::string payload = encode(exec_start());
+  const std::string payload = encoded(exec_start());
   Start parsed;
   ASSERT_TRUE(parse_start(payload, parsed));
   EXPECT_EQ(parsed.kind, StartKind::kExec);
@@ -130,22 +130,22 @@ TEST(Start, ExecIsReadBackAsWritten) {
   EXPECT_EQ(parsed.arguments.data, kTwoArguments);
   EXPECT_EQ(parsed.environment.count, 2U);
   EXPECT_EQ(parsed.environment.data, kTwoVariables);
-  EXPECT_EQ(encode(parsed), payload);
+  EXPECT_EQ(encoded(parsed), payload);
 }
 
 TEST(Start, ShellIsReadBackAsWritten) {
-  const std::string payload = encode(shell_start());
+  const std::string payload = encoded(shell_start());
   Start parsed;
   ASSERT_TRUE(parse_start(payload, parsed));
   EXPECT_EQ(parsed.kind, StartKind::kShell);
   EXPECT_EQ(parsed.session, "main");
   EXPECT_EQ(parsed.text, "echo hello\n");
-  EXPECT_EQ(encode(parsed), payload);
+  EXPECT_EQ(encoded(parsed), payload);
 }
 
 TEST(Start, IsExactlyAsLongAsItsFields) {
-  expect_exact_size<Start>(encode(exec_start()), parse_start);
-  expect_exact_size<Start>(encode(shell_start()), parse_start);
+  expect_exact_size<Start>(encoded(exec_start()), parse_start);
+  expect_exact_size<Start>(encoded(shell_start()), parse_start);
 }
 
 TEST(Start, UnknownKindIsRefused) {
@@ -302,7 +302,7 @@ TEST(StringList, AllStringsTogetherHaveALimit) {
 }
 
 TEST(Exit, IsReadBackAsWritten) {
-  const std::string payload = encode(some_exit());
+  const std::string payload = encoded(some_exit());
   Exit parsed;
   ASSERT_TRUE(parse_exit(payload, parsed));
   EXPECT_EQ(parsed.kind, EndKind::kSignaled);
@@ -314,10 +314,12 @@ TEST(Exit, IsReadBackAsWritten) {
   EXPECT_EQ(parsed.stdout_bytes, 1ULL << 40);
   EXPECT_EQ(parsed.stderr_bytes, 7U);
   EXPECT_EQ(parsed.cwd, "/workspace/a b");
-  EXPECT_EQ(encode(parsed), payload);
+  EXPECT_EQ(encoded(parsed), payload);
 }
 
-TEST(Exit, IsExactlyAsLongAsItsFields) { expect_exact_size<Exit>(encode(some_exit()), parse_exit); }
+TEST(Exit, IsExactlyAsLongAsItsFields) {
+  expect_exact_size<Exit>(encoded(some_exit()), parse_exit);
+}
 
 TEST(Exit, UnknownKindIsRefused) {
   for (unsigned kind = 0; kind < 256; ++kind) {
@@ -362,7 +364,7 @@ TEST(Exit, DirectoryHasALimit) {
 }
 
 TEST(CommandRow, IsReadBackAsWritten) {
-  const std::string payload = encode(some_row());
+  const std::string payload = encoded(some_row());
   CommandRow parsed;
   ASSERT_TRUE(parse_command_row(payload, parsed));
   EXPECT_EQ(parsed.id, ~0ULL);
@@ -374,11 +376,11 @@ TEST(CommandRow, IsReadBackAsWritten) {
   EXPECT_EQ(parsed.stderr_start, 0U);
   EXPECT_EQ(parsed.stderr_end, ~0ULL);
   EXPECT_EQ(parsed.title, "make test");
-  EXPECT_EQ(encode(parsed), payload);
+  EXPECT_EQ(encoded(parsed), payload);
 }
 
 TEST(CommandRow, IsExactlyAsLongAsItsFields) {
-  expect_exact_size<CommandRow>(encode(some_row()), parse_command_row);
+  expect_exact_size<CommandRow>(encoded(some_row()), parse_command_row);
 }
 
 TEST(CommandRow, NonsenseIsRefused) {

@@ -30,7 +30,7 @@ std::string encode(const Service& service) {
   return {writer.written().begin(), writer.written().end()};
 }
 
-bool accepted(const Service& service) {
+bool accepted_list(const Service& service) {
   Service parsed;
   return parse_service(encode(service), parsed);
 }
@@ -51,18 +51,18 @@ TEST(ServiceMessage, ArrivesAsItWasSent) {
 
 TEST(ServiceMessage, IsAProgramWithoutATerminalAndReadyInOneWay) {
   const std::string program = start_of(exec());
-  EXPECT_TRUE(accepted({"a", 0, program, program}));
-  EXPECT_FALSE(accepted({"a", 80, program, program}));
-  EXPECT_FALSE(accepted({"", 0, program, {}}));
-  EXPECT_FALSE(accepted({"a", 0, {}, {}}));
+  EXPECT_TRUE(accepted_list({"a", 0, program, program}));
+  EXPECT_FALSE(accepted_list({"a", 80, program, program}));
+  EXPECT_FALSE(accepted_list({"", 0, program, {}}));
+  EXPECT_FALSE(accepted_list({"a", 0, {}, {}}));
   Start shell;
   shell.kind = StartKind::kShell;
   shell.timeout_ms = 1000;
   shell.text = "x";
-  EXPECT_FALSE(accepted({"a", 0, start_of(shell), {}}));
+  EXPECT_FALSE(accepted_list({"a", 0, start_of(shell), {}}));
   Start terminal = exec();
   terminal.flags = kStartTerminal;
-  EXPECT_FALSE(accepted({"a", 0, start_of(terminal), {}}));
+  EXPECT_FALSE(accepted_list({"a", 0, start_of(terminal), {}}));
 }
 
 TEST(ServiceMessage, RowThatMakesNoSenseIsRefused) {

@@ -13,10 +13,10 @@
 namespace carrel::protocol {
 namespace {
 
-using Bytes = std::vector<unsigned char>;
+using ByteList = std::vector<unsigned char>;
 
-Bytes written_by(void (*write)(Writer&)) {
-  Bytes room(4096);
+ByteList written_by(void (*write)(Writer&)) {
+  ByteList room(4096);
   Writer writer(room);
   write(writer);
   EXPECT_TRUE(writer.ok());
@@ -54,21 +54,21 @@ OneOfEach read_one_of_each(Reader& reader) {
 }
 
 TEST(Wire, NumbersAreLittleEndian) {
-  const Bytes bytes = written_by([](Writer& writer) {
+  const ByteList bytes = written_by([](Writer& writer) {
     writer.u16(0x0102);
     writer.u32(0x03040506);
     writer.u64(0x0708090a0b0c0d0e);
   });
-  EXPECT_EQ(bytes, (Bytes{2, 1, 6, 5, 4, 3, 14, 13, 12, 11, 10, 9, 8, 7}));
+  EXPECT_EQ(bytes, (ByteList{2, 1, 6, 5, 4, 3, 14, 13, 12, 11, 10, 9, 8, 7}));
 }
 
 TEST(Wire, BytesCarryTheirLength) {
-  const Bytes bytes = written_by([](Writer& writer) { writer.bytes("hi"); });
-  EXPECT_EQ(bytes, (Bytes{2, 0, 0, 0, 'h', 'i'}));
+  const ByteList bytes = written_by([](Writer& writer) { writer.bytes("hi"); });
+  EXPECT_EQ(bytes, (ByteList{2, 0, 0, 0, 'h', 'i'}));
 }
 
 TEST(Wire, WhatIsWrittenIsReadBack) {
-  const Bytes bytes = written_by(write_one_of_each);
+  const ByteList bytes = written_by(write_one_of_each);
   Reader reader(bytes);
   const OneOfEach all = read_one_of_each(reader);
   EXPECT_TRUE(reader.finished());
@@ -81,7 +81,7 @@ TEST(Wire, WhatIsWrittenIsReadBack) {
 }
 
 TEST(Wire, LargestNumbersSurvive) {
-  const Bytes bytes = written_by([](Writer& writer) {
+  const ByteList bytes = written_by([](Writer& writer) {
     writer.u8(std::numeric_limits<std::uint8_t>::max());
     writer.u16(std::numeric_limits<std::uint16_t>::max());
     writer.u32(std::numeric_limits<std::uint32_t>::max());
@@ -96,10 +96,10 @@ TEST(Wire, LargestNumbersSurvive) {
 }
 
 TEST(Wire, InputCutAtAnyByteFails) {
-  const Bytes bytes = written_by(write_one_of_each);
+  const ByteList bytes = written_by(write_one_of_each);
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     // A copy of exactly this size, so that a read past its end is seen by the sanitizer.
-    const Bytes cut(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
+    const ByteList cut(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
     Reader reader(cut);
     read_one_of_each(reader);
     EXPECT_FALSE(reader.ok()) << size;
@@ -108,7 +108,7 @@ TEST(Wire, InputCutAtAnyByteFails) {
 }
 
 TEST(Wire, TrailingByteIsNotFinished) {
-  Bytes bytes = written_by(write_one_of_each);
+  ByteList bytes = written_by(write_one_of_each);
   bytes.push_back(0);
   Reader reader(bytes);
   read_one_of_each(reader);
@@ -117,7 +117,7 @@ TEST(Wire, TrailingByteIsNotFinished) {
 }
 
 TEST(Wire, FailedReaderStaysFailedAndGivesZeros) {
-  const Bytes bytes = {1, 2, 3, 4, 5, 6, 7, 8};
+  const ByteList bytes = {1, 2, 3, 4, 5, 6, 7, 8};
   Reader reader(bytes);
   reader.fail();
   EXPECT_EQ(reader.u8(), 0);
@@ -128,7 +128,7 @@ TEST(Wire, FailedReaderStaysFailedAndGivesZeros) {
 }
 
 TEST(Wire, ReadPastTheEndTakesWhatWasLeftAway) {
-  const Bytes bytes = {1, 2, 3};
+  const ByteList bytes = {1, 2, 3};
   Reader reader(bytes);
   EXPECT_EQ(reader.u32(), 0U);
   EXPECT_EQ(reader.u8(), 0);
@@ -136,7 +136,7 @@ TEST(Wire, ReadPastTheEndTakesWhatWasLeftAway) {
 }
 
 TEST(Wire, LengthOverTheLimitFailsAndTheLimitItselfDoesNot) {
-  const Bytes bytes = written_by([](Writer& writer) { writer.bytes("12345"); });
+  const ByteList bytes = written_by([](Writer& writer) { writer.bytes("12345"); });
   Reader fits(bytes);
   EXPECT_EQ(fits.bytes(5), "12345");
   EXPECT_TRUE(fits.finished());
@@ -147,7 +147,7 @@ TEST(Wire, LengthOverTheLimitFailsAndTheLimitItselfDoesNot) {
 
 TEST(Wire, LengthBeyondTheBufferFails) {
   for (std::uint32_t length : {6U, 0x7fffffffU, 0x80000000U, 0xffffffffU}) {
-    Bytes bytes(4 + 5);
+    ByteList bytes(4 + 5);
     Writer writer(bytes);
     writer.u32(length);
     Reader reader(bytes);
@@ -158,7 +158,7 @@ TEST(Wire, LengthBeyondTheBufferFails) {
 
 TEST(Wire, NulInTextFailsWhereverItStands) {
   for (std::size_t at = 0; at < 4; ++at) {
-    Bytes bytes = {4, 0, 0, 0, 'a', 'b', 'c', 'd'};
+    ByteList bytes = {4, 0, 0, 0, 'a', 'b', 'c', 'd'};
     bytes[4 + at] = 0;
     Reader text(bytes);
     EXPECT_TRUE(text.text(10).empty());
@@ -170,14 +170,14 @@ TEST(Wire, NulInTextFailsWhereverItStands) {
 }
 
 TEST(Wire, EmptyTextIsText) {
-  const Bytes bytes = {0, 0, 0, 0};
+  const ByteList bytes = {0, 0, 0, 0};
   Reader reader(bytes);
   EXPECT_TRUE(reader.text(0).empty());
   EXPECT_TRUE(reader.finished());
 }
 
 TEST(Wire, RestIsAllThatIsLeft) {
-  const Bytes bytes = {7, 'x', 0, 'y'};
+  const ByteList bytes = {7, 'x', 0, 'y'};
   Reader reader(bytes);
   EXPECT_EQ(reader.u8(), 7);
   EXPECT_EQ(reader.rest(), std::string_view("x\0y", 3));
@@ -185,15 +185,15 @@ TEST(Wire, RestIsAllThatIsLeft) {
 }
 
 TEST(Wire, WriterNeverWritesPastItsBuffer) {
-  const Bytes whole = written_by(write_one_of_each);
+  const ByteList whole = written_by(write_one_of_each);
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    Bytes room(size);
+    ByteList room(size);
     Writer writer(room);
     write_one_of_each(writer);
     EXPECT_FALSE(writer.ok()) << size;
     EXPECT_LE(writer.size(), size);
   }
-  Bytes exact(whole.size());
+  ByteList exact(whole.size());
   Writer writer(exact);
   write_one_of_each(writer);
   EXPECT_TRUE(writer.ok());
@@ -201,13 +201,13 @@ TEST(Wire, WriterNeverWritesPastItsBuffer) {
 }
 
 TEST(Wire, FailedWriterWritesNothingMore) {
-  Bytes room(4, 0xee);
+  ByteList room(4, 0xee);
   Writer writer(room);
   writer.u64(1);
   EXPECT_FALSE(writer.ok());
   writer.u8(1);
   EXPECT_EQ(writer.size(), 0U);
-  EXPECT_EQ(room, Bytes(4, 0xee));
+  EXPECT_EQ(room, ByteList(4, 0xee));
 }
 
 using Head = std::array<unsigned char, kHeaderSize>;

@@ -27,7 +27,8 @@ void log_line(const nlohmann::ordered_json& fields) {
   if (::poll(&room, 1, 0) != 1 || (room.revents & POLLOUT) == 0) {
     return;
   }
-  (void)write_all(STDERR_FILENO, line.dump(-1, ' ', true, OrderedJson::error_handler_t::replace) + "\n");
+  (void)write_all(STDERR_FILENO,
+                  line.dump(-1, ' ', true, OrderedJson::error_handler_t::replace) + "\n");
 }
 
 }  // namespace carrel::server

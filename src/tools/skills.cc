@@ -24,11 +24,11 @@ constexpr std::size_t kMostFolders = 10'000;
 constexpr std::size_t kLongestShown = 200;
 
 Error refused(const std::string& path) {
-  return {
-      Code::kDenied,
-      0,
-      "'" + replace_invalid_utf8(path.substr(0, kLongestShown)) + "' is not in the folder of skills",
-      {}};
+  return {Code::kDenied,
+          0,
+          "'" + replace_invalid_utf8(path.substr(0, kLongestShown)) +
+              "' is not in the folder of skills",
+          {}};
 }
 
 bool leads_out(const std::string& path) {

@@ -108,7 +108,8 @@ std::string summary(const Report& report) {
 }
 
 std::string to_json(const Report& report) {
-  OrderedJson object{{"ok", report.held()}, {"backend", report.backend}, {"builder", report.builder}};
+  OrderedJson object{
+      {"ok", report.held()}, {"backend", report.backend}, {"builder", report.builder}};
   object["notes"] = OrderedJson::array();
   for (const std::string& note : report.notes) {
     object["notes"].push_back(replace_invalid_utf8(note));

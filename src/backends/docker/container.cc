@@ -45,7 +45,8 @@ class Shown {
       }
     }
     if (!valid_utf8(path) || !path.starts_with('/') || path == "/") {
-      return not_in_container("a container cannot show a path of the host that is not UTF-8, or '/'");
+      return not_in_container(
+          "a container cannot show a path of the host that is not UTF-8, or '/'");
     }
     paths_[path] = paths_[path] || writable;
     return {};

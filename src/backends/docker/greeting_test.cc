@@ -29,7 +29,7 @@ std::string greeting_of(const std::string& boot, std::uint32_t landlock) {
   return {reinterpret_cast<const char*>(data.data()), data.size()};
 }
 
-std::string frame(const std::string& text) {
+std::string greeting_frame(const std::string& text) {
   return std::string("\1\0\0\0\0\0\0", 7) + static_cast<char>(text.size()) + text;
 }
 
@@ -46,7 +46,8 @@ Result<protocol::Greeting> greet(const std::string& bytes) {
 
 TEST(DockerGreeting, ItIsTakenInWhateverFramesItComes) {
   const std::string said = greeting_of(kSomeBoot, 3);
-  for (const std::string& bytes : {frame(said), frame(said.substr(0, 5)) + frame(said.substr(5))}) {
+  for (const std::string& bytes :
+       {greeting_frame(said), greeting_frame(said.substr(0, 5)) + greeting_frame(said.substr(5))}) {
     auto greeting = greet(bytes);
     ASSERT_TRUE(greeting.ok()) << greeting.error().to_string();
     EXPECT_EQ(greeting->boot(), kSomeBoot);
@@ -58,13 +59,13 @@ TEST(DockerGreeting, AnythingElseIsRefused) {
   const std::string said = greeting_of(kSomeBoot, 3);
   // Whoever does not answer either is gone himself.
   EXPECT_THAT(greet("").error().message, HasSubstr("does not answer"));
-  EXPECT_THAT(greet(frame(said.substr(1))).error().message, HasSubstr("does not answer"));
+  EXPECT_THAT(greet(greeting_frame(said.substr(1))).error().message, HasSubstr("does not answer"));
   EXPECT_THAT(greet(said).error().message, HasSubstr("malformed frame"));
-  EXPECT_THAT(greet(frame(std::string(said.size(), 'x'))).error().message,
+  EXPECT_THAT(greet(greeting_frame(std::string(said.size(), 'x'))).error().message,
               HasSubstr("not the guest"));
-  EXPECT_THAT(greet(frame("x" + said)).error().message, HasSubstr("not the guest"));
+  EXPECT_THAT(greet(greeting_frame("x" + said)).error().message, HasSubstr("not the guest"));
   // A frame that promises more.
-  std::string longer = frame(said);
+  std::string longer = greeting_frame(said);
   longer[7] = static_cast<char>(said.size() + 1);
   EXPECT_THAT(greet(longer).error().message, HasSubstr("not the guest"));
 }
@@ -74,7 +75,7 @@ TEST(DockerGreeting, TheHostsKernelIsKnown) {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> own;
   for (const auto& [boot, whose] :
        {std::pair(own, Whose::kHosts), std::pair(std::string(kSomeBoot), Whose::kAnothers)}) {
-    auto greeting = greet(frame(greeting_of(boot, 5)));
+    auto greeting = greet(greeting_frame(greeting_of(boot, 5)));
     ASSERT_TRUE(greeting.ok());
     auto seen = judge_kernel(greeting.value());
     ASSERT_TRUE(seen.ok());

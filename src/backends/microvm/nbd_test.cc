@@ -13,7 +13,7 @@
 namespace carrel::microvm {
 namespace {
 
-class Letters final : public Blocks {
+class LettersDisk final : public Blocks {
  public:
   [[nodiscard]] std::uint64_t size() const override { return 8 * 4096; }
   bool read(std::uint64_t offset, std::span<char> out) override {
@@ -29,7 +29,7 @@ class NbdTest : public testing::Test {
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
     client_ = ends[0];
     server_ = std::thread([end = ends[1]] {
-      Letters letters;
+      LettersDisk letters;
       serve_blocks(end, letters);
       ::close(end);
     });

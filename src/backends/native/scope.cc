@@ -126,7 +126,8 @@ void note_keepers_scope(const storage::Home& home, const std::string& group) {
     return;
   }
   // Half a name is the name of no group, so nothing has to be durable or atomic.
-  auto file = open_at(home.directory(), kScopeNote, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
+  auto file =
+      open_at(home.directory(), kScopeNote, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
   if (file.ok()) {
     (void)write_all(file.value().get(), group);
   }

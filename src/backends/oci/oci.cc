@@ -42,7 +42,7 @@ std::string version_in(const std::string& name, const std::string& text) {
 }
 
 std::vector<std::string> runtime_command(const Runtime& runtime, const Places& places,
-                                    const GvisorWays&) {
+                                         const GvisorWays&) {
   std::vector<std::string> words = {runtime.path, "--root", places.state()};
   if (runtime.name == "crun") {
     words.emplace_back("--cgroup-manager=disabled");  // its groups are made already

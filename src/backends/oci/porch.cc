@@ -411,7 +411,8 @@ Result<pid_t> start_keeping(const PorchRequest& request, const Places& places) {
 }
 
 Status open_room() {
-  CARREL_ASSIGN(const std::string text, read_file_at(AT_FDCWD, "/proc/self/fd/5", kLargestPorchRequest));
+  CARREL_ASSIGN(const std::string text,
+                read_file_at(AT_FDCWD, "/proc/self/fd/5", kLargestPorchRequest));
   CARREL_ASSIGN(const PorchRequest request, decode_porch(text));
   ::umask(0);
   const bool gvisor = !request.program.empty();

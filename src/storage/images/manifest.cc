@@ -83,7 +83,8 @@ Result<Manifest> parse_manifest(std::string_view text, std::uint64_t most_bytes)
                  "images in the format of 2016 and before have to be pushed again"};
   }
   if (layers.size() > kMostImageLayers) {
-    return broken_manifest("the image has more than " + std::to_string(kMostImageLayers) + " layers");
+    return broken_manifest("the image has more than " + std::to_string(kMostImageLayers) +
+                           " layers");
   }
   std::uint64_t total = 0;
   for (const Json& descriptor : layers) {

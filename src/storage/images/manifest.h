@@ -27,8 +27,8 @@ DocumentKind kind_of_document(std::string_view text);
 // The digest of the manifest for this host.
 Result<std::string> choose_from_index(std::string_view text);
 
-// An image's manifest with layers that we can unpack, no more than kMostImageLayers and together no more
-// than `most_bytes`. Layers that are to be fetched from elsewhere are refused.
+// An image's manifest with layers that we can unpack, no more than kMostImageLayers and together no
+// more than `most_bytes`. Layers that are to be fetched from elsewhere are refused.
 Result<Manifest> parse_manifest(std::string_view text, std::uint64_t most_bytes);
 
 }  // namespace carrel::storage
