@@ -2,6 +2,7 @@
 #include "base/kept_blocks.h"
 
 #include <malloc.h>
+#include <pthread.h>
 
 #include <cstdlib>
 
@@ -10,6 +11,17 @@ namespace {
 using carrel::KeptBlocks;
 
 constinit KeptBlocks blocks;
+
+// CRITICAL: without these a process that is forked while another thread frees a block waits for
+// ever when it needs one.
+__attribute__((constructor(102))) void prepare_for_fork() {
+  const int failed =
+      ::pthread_atfork([] { blocks.lock_for_fork(); }, [] { blocks.unlock_after_fork(); },
+                       [] { blocks.unlock_after_fork(); });
+  if (failed != 0) {
+    std::abort();
+  }
+}
 
 void give_back(void* block, std::size_t size) {
   if (!KeptBlocks::are_kept(size) || !blocks.keep(block, size)) {

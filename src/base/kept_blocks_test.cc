@@ -52,6 +52,32 @@ TEST(KeptBlocks, NoMoreIsKeptThanMayBe) {
   EXPECT_EQ(blocks.take(KeptBlocks::kMost), nullptr);
 }
 
+// Its second owner and its third would be given the same memory.
+TEST(KeptBlocksDeathTest, BlockThatIsFreedTwiceEndsTheProcess) {
+  KeptBlocks blocks;
+  void* const first = std::malloc(KeptBlocks::room_for(5000));
+  void* const second = std::malloc(KeptBlocks::room_for(5000));
+  ASSERT_TRUE(blocks.keep(first, 5000));
+  ASSERT_TRUE(blocks.keep(second, 5000));
+  EXPECT_DEATH(blocks.keep(first, 5000), "carrel: a block of memory was freed twice");
+  EXPECT_DEATH(blocks.keep(second, 5000), "freed twice");
+  EXPECT_EQ(blocks.take(5000), second);
+  EXPECT_TRUE(blocks.keep(second, 5000)) << "it had an owner in between";
+  std::free(blocks.take(5000));
+  std::free(blocks.take(5000));
+}
+
+TEST(KeptBlocksDeathTest, BlockThatWasWrittenToWhileItWasFreeEndsTheProcess) {
+  for (std::size_t at = 0; at < 16; ++at) {
+    KeptBlocks blocks;
+    void* const block = std::malloc(KeptBlocks::room_for(5000));
+    ASSERT_TRUE(blocks.keep(block, 5000));
+    static_cast<unsigned char*>(block)[at] ^= 1U;
+    EXPECT_DEATH(blocks.take(5000), "written to after it was freed");
+    std::free(block);
+  }
+}
+
 // A block that two had at once would be written to by both.
 TEST(KeptBlocks, NobodyGetsTheBlockOfAnother) {
   KeptBlocks blocks;

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
@@ -22,6 +23,35 @@
 
 // Never true: a program that says so must tell when it becomes false.
 char __libc_single_threaded = 0;
+
+// The static start of musl leaves the segment PT_GNU_RELRO (tables of virtual functions, the global
+// offset table, tables of functions) writable. It is made read-only here, before the constructors
+// of C++. `protected` counts the segments that were.
+static int protect_tables(struct dl_phdr_info* object, size_t size, void* protected) {
+  (void)size;
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  for (unsigned i = 0; i < object->dlpi_phnum; ++i) {
+    const ElfW(Phdr)* segment = &object->dlpi_phdr[i];
+    if (segment->p_type == PT_GNU_RELRO) {
+      const uintptr_t begin = (object->dlpi_addr + segment->p_vaddr) & -page;
+      const uintptr_t end = (object->dlpi_addr + segment->p_vaddr + segment->p_memsz) & -page;
+      *(int*)protected += mprotect((void*)begin, end - begin, PROT_READ) == 0;
+    }
+  }
+  return 1;
+}
+
+// CRITICAL: a program whose tables stay writable does not run.
+__attribute__((constructor(101))) static void protect_tables_first(void) {
+  static const char kMessage[] = "carrel: cannot make its own tables read-only\n";
+  int protected = 0;
+  dl_iterate_phdr(protect_tables, &protected);
+  if (protected != 1) {
+    const ssize_t ignored = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
+    (void)ignored;
+    _exit(125);
+  }
+}
 
 // The checked forms of -D_FORTIFY_SOURCE.
 void* __memcpy_chk(void* to, const void* from, size_t size, size_t room) {

@@ -407,5 +407,12 @@ TEST_P(OldKernel, FilesGoInAndOutAndNoLinkIsFollowed) {
   EXPECT_EQ(box({"rm", id}).status, 0);
 }
 
+// Its own tables have to be read-only (own_memory_test.cc).
+TEST_P(OldKernel, ProgramDoesNotRunWithWritableTables) {
+  const Run run = without("mprotect", {"version"});
+  EXPECT_EQ(run.status, 125);
+  EXPECT_TRUE(says_one_line(run, "cannot make its own tables read-only"));
+}
+
 }  // namespace
 }  // namespace carrel::test

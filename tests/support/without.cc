@@ -44,6 +44,7 @@ constexpr std::array kKnown = {
     Missing{"memfd_create", SYS_memfd_create},
     Missing{"memfd_exec", SYS_memfd_create, EINVAL, 1, 0x8 | 0x10},
     Missing{"mount_setattr", 442},
+    Missing{"mprotect", SYS_mprotect, EPERM},
     Missing{"move_mount", SYS_move_mount},
     Missing{"open_tree", SYS_open_tree},
     Missing{"openat2", SYS_openat2},
