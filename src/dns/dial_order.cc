@@ -36,11 +36,14 @@ bool has_route_to(const Address& address) {
   return probe.valid() && ::connect(probe.get(), target.get(), target.size) == 0;
 }
 
-std::vector<Address> order_for_dialling(std::vector<Address> addresses) {
-  const auto without_route =
-      std::stable_partition(addresses.begin(), addresses.end(), has_route_to);
-  std::vector<Address> ordered = alternate({addresses.begin(), without_route});
-  for (const Address& address : alternate({without_route, addresses.end()})) {
+std::vector<Address> order_for_dialling(const std::vector<Address>& addresses) {
+  std::vector<Address> with_route;
+  std::vector<Address> others;
+  for (const Address& address : addresses) {
+    (has_route_to(address) ? with_route : others).push_back(address);
+  }
+  std::vector<Address> ordered = alternate(with_route);
+  for (const Address& address : alternate(others)) {
     ordered.push_back(address);
   }
   return ordered;

@@ -11,6 +11,6 @@ bool has_route_to(const Address& address);
 
 // The order in which addresses of one host are dialled one after the other: those with a route
 // first, the families in turn and IPv4 first, each in the order that the server gave.
-std::vector<Address> order_for_dialling(std::vector<Address> addresses);
+std::vector<Address> order_for_dialling(const std::vector<Address>& addresses);
 
 }  // namespace carrel::dns

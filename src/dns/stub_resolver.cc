@@ -58,9 +58,9 @@ Result<std::vector<Address>> StubResolver::ask(const std::vector<policy::Host>& 
                                                const Patience& patience) const {
   Error failure = not_found("there is no such host");
   for (const policy::Host& name : names) {
-    CARREL_ASSIGN(Finding finding, Conversation(configuration_, name).run(patience));
+    CARREL_ASSIGN(const Finding finding, Conversation(configuration_, name).run(patience));
     if (finding.kind == Finding::Kind::kAddresses) {
-      return order_for_dialling(std::move(finding.addresses));
+      return order_for_dialling(finding.addresses);
     }
     if (finding.kind == Finding::Kind::kServerFailure) {
       failure = {Code::kUnavailable, 0, finding.failure, "it may work later"};
@@ -80,9 +80,9 @@ Result<std::vector<Address>> StubResolver::resolve(std::string_view host,
   if (!name.ok()) {
     return about(host, name.error());
   }
-  std::vector<Address> listed = find_in_hosts(hosts_, name.value());
+  const std::vector<Address> listed = find_in_hosts(hosts_, name.value());
   if (!listed.empty()) {
-    return order_for_dialling(std::move(listed));
+    return order_for_dialling(listed);
   }
   auto found = ask(candidates(host, name.value()), patience);
   return found.ok() ? std::move(found) : about(host, std::move(found.error()));
