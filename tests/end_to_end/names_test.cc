@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 
 #include "support/networked.h"
@@ -63,6 +64,13 @@ TEST_P(Names, ErrorsSayWhatIsWrong) {
   EXPECT_EQ(silent.status, 125);
   EXPECT_TRUE(says_one_line(
       silent, "look up 'silent.test': the name server 11.0.0.53 did not answer in time"));
+}
+
+TEST_P(Names, AHostOfAFamilyWithoutARouteIsToldAsSuch) {
+  ASSERT_EQ(std::system("PATH=$PATH:/usr/sbin:/sbin; ip -6 route del default"), 0);
+  const Run run = pull("six.test");
+  EXPECT_EQ(run.status, 125);
+  EXPECT_TRUE(says_one_line(run, "no address but of IPv6, and this host has no route there"));
 }
 
 // The egress process looks names up itself.
