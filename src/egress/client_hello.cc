@@ -4,7 +4,7 @@
 #include <bitset>
 #include <memory>
 
-#include "egress/reader.h"
+#include "base/byte_reader.h"
 
 namespace carrel::egress {
 namespace {
@@ -25,8 +25,8 @@ constexpr std::uint16_t kFirstDraftOfIt = 0xfe08;
 constexpr std::uint16_t kEncryptedName = 0xffce;
 
 Refusable read_server_name(Bytes bytes, ClientHello& hello) {
-  Reader outer(bytes);
-  Reader list(outer.take(outer.u16()));
+  ByteReader outer(bytes);
+  ByteReader list(outer.take(outer.u16()));
   const std::uint8_t type = list.u8();
   const Bytes name = list.take(list.u16());
   if (!outer.done() || !list.done() || type != 0) {
@@ -41,8 +41,8 @@ Refusable read_server_name(Bytes bytes, ClientHello& hello) {
 }
 
 Refusable read_protocols(Bytes bytes, ClientHello& hello) {
-  Reader outer(bytes);
-  Reader list(outer.take(outer.u16()));
+  ByteReader outer(bytes);
+  ByteReader list(outer.take(outer.u16()));
   if (!outer.done() || list.left() == 0) {
     return "the protocols in TLS have a wrong length";
   }
@@ -56,7 +56,7 @@ Refusable read_protocols(Bytes bytes, ClientHello& hello) {
   return {};
 }
 
-Refusable read_extensions(Reader extensions, ClientHello& hello) {
+Refusable read_extensions(ByteReader extensions, ClientHello& hello) {
   const auto seen = std::make_unique<std::bitset<65536>>();
   while (extensions.left() > 0) {
     const std::uint16_t type = extensions.u16();
@@ -84,7 +84,7 @@ Refusable read_extensions(Reader extensions, ClientHello& hello) {
 }
 
 Refusable read_message(Bytes message, ClientHello& hello) {
-  Reader reader(message);
+  ByteReader reader(message);
   const std::uint16_t version = reader.u16();
   reader.take(32);  // random
   const std::size_t session = reader.take(reader.u8()).size();
@@ -97,7 +97,7 @@ Refusable read_message(Bytes message, ClientHello& hello) {
   if (reader.left() == 0) {
     return {};
   }
-  Reader extensions(reader.take(reader.u16()));
+  ByteReader extensions(reader.take(reader.u16()));
   if (!reader.done()) {
     return "the extensions of TLS have a wrong length";
   }
@@ -131,7 +131,7 @@ Parsed<ClientHello> parse_client_hello(Bytes bytes) {
     }
     std::size_t wanted = kMessageHeader;
     if (message.size() >= kMessageHeader) {
-      Reader header(Bytes(message).subspan(1));
+      ByteReader header(Bytes(message).subspan(1));
       wanted += header.u24();
       if (wanted > kLargestClientHello) {
         return Result::refused("the ClientHello is larger than 16k");

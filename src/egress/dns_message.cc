@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "egress/dns_name.h"
-#include "egress/reader.h"
+#include "base/byte_reader.h"
+#include "dns/name.h"
 
 namespace carrel::egress {
 namespace {
@@ -22,13 +22,13 @@ constexpr std::uint16_t kQuestionPointer = 0xc00c;  // to the name at the end of
 
 // The EDNS record that may end a query.
 std::optional<std::uint16_t> read_opt(Bytes bytes) {
-  Reader reader(bytes);
+  ByteReader reader(bytes);
   const std::uint8_t root = reader.u8();
   const std::uint16_t type = reader.u16();
   const std::uint16_t size = reader.u16();
   reader.u32();  // code, version and flags
   reader.take(reader.u16());
-  if (!reader.done() || root != 0 || type != static_cast<std::uint16_t>(DnsType::kOpt)) {
+  if (!reader.done() || root != 0 || type != static_cast<std::uint16_t>(dns::RecordType::kOpt)) {
     return std::nullopt;
   }
   return size;
@@ -36,11 +36,11 @@ std::optional<std::uint16_t> read_opt(Bytes bytes) {
 
 void append_header(std::vector<std::uint8_t>& message, std::uint16_t id, unsigned flags,
                    std::size_t questions) {
-  append_u16(message, id);
-  append_u16(message, flags);
-  append_u16(message, questions);
+  dns::append_u16(message, id);
+  dns::append_u16(message, flags);
+  dns::append_u16(message, questions);
   for (int i = 0; i < 3; ++i) {
-    append_u16(message, 0);
+    dns::append_u16(message, 0);
   }
 }
 
@@ -53,12 +53,12 @@ std::size_t most_bytes(const DnsQuery& query, DnsTransport transport) {
 
 void append_address(std::vector<std::uint8_t>& message, std::uint16_t type,
                     const policy::IpAddress& address) {
-  append_u16(message, kQuestionPointer);
-  append_u16(message, type);
-  append_u16(message, kDnsInternet);
-  append_u16(message, kDnsTtl >> 16U);
-  append_u16(message, kDnsTtl & 0xffffU);
-  append_u16(message, address.bytes().size());
+  dns::append_u16(message, kQuestionPointer);
+  dns::append_u16(message, type);
+  dns::append_u16(message, dns::kInternet);
+  dns::append_u16(message, kDnsTtl >> 16U);
+  dns::append_u16(message, kDnsTtl & 0xffffU);
+  dns::append_u16(message, address.bytes().size());
   message.insert(message.end(), address.bytes().begin(), address.bytes().end());
 }
 
@@ -66,10 +66,10 @@ void append_address(std::vector<std::uint8_t>& message, std::uint16_t type,
 
 Parsed<DnsQuery> parse_dns_query(Bytes message) {
   using Result = Parsed<DnsQuery>;
-  if (message.size() > kLargestDnsMessage) {
+  if (message.size() > dns::kLargestMessage) {
     return Result::refused("the query is larger than 4k");
   }
-  Reader reader(message);
+  ByteReader reader(message);
   DnsQuery query;
   query.id = reader.u16();
   const std::uint16_t flags = reader.u16();
@@ -82,11 +82,11 @@ Parsed<DnsQuery> parse_dns_query(Bytes message) {
   if (questions != 1 || records != 0 || additional > 1) {
     return Result::refused("the query is not one question");
   }
-  const auto name = read_dns_name(message, kHeader, DnsPointers::kRefused);
+  const auto name = dns::read_name(message, kHeader, dns::Pointers::kRefused);
   if (!name.has_value()) {
     return Result::refused("the name in the query is broken");
   }
-  Reader question(message.subspan(name->end));
+  ByteReader question(message.subspan(name->end));
   query.type = question.u16();
   query.klass = question.u16();
   if (!question.ok()) {
@@ -102,14 +102,14 @@ Parsed<DnsQuery> parse_dns_query(Bytes message) {
     return Result::refused("something follows the question");
   }
   query.recursion_desired = (flags & kRecursionDesired) != 0;
-  query.name = dns_host(*name);
+  query.name = dns::host_of(*name);
   query.shown_name = name->text.empty() ? "." : name->text;
   query.question.assign(message.begin() + static_cast<std::ptrdiff_t>(kHeader),
                         message.begin() + static_cast<std::ptrdiff_t>(end));
   return Result::done(std::move(query), message.size());
 }
 
-std::vector<std::uint8_t> write_dns_answer(const DnsQuery& query, DnsCode code,
+std::vector<std::uint8_t> write_dns_answer(const DnsQuery& query, dns::ResponseCode code,
                                            const std::vector<policy::IpAddress>& addresses,
                                            DnsTransport transport) {
   const unsigned flags = kResponse | (query.recursion_desired ? kRecursionDesired : 0U) |
@@ -121,8 +121,8 @@ std::vector<std::uint8_t> write_dns_answer(const DnsQuery& query, DnsCode code,
       most_bytes(query, transport) - (query.edns_size.has_value() ? kOptRecord : 0);
   std::uint8_t count = 0;
   for (const policy::IpAddress& address : addresses) {
-    const DnsType type = address.is_v4() ? DnsType::kA : DnsType::kAaaa;
-    if (query.type != static_cast<std::uint16_t>(type) || query.klass != kDnsInternet) {
+    const dns::RecordType type = address.is_v4() ? dns::RecordType::kA : dns::RecordType::kAaaa;
+    if (query.type != static_cast<std::uint16_t>(type) || query.klass != dns::kInternet) {
       continue;
     }
     if (message.size() + kHeader + address.bytes().size() > most || count == 255) {
@@ -135,10 +135,10 @@ std::vector<std::uint8_t> write_dns_answer(const DnsQuery& query, DnsCode code,
   message[7] = count;
   if (query.edns_size.has_value()) {
     message.push_back(0);
-    append_u16(message, static_cast<std::uint16_t>(DnsType::kOpt));
-    append_u16(message, kLargeDatagram);
+    dns::append_u16(message, static_cast<std::uint16_t>(dns::RecordType::kOpt));
+    dns::append_u16(message, kLargeDatagram);
     for (int i = 0; i < 3; ++i) {
-      append_u16(message, 0);  // code, version, flags; no options
+      dns::append_u16(message, 0);  // code, version, flags; no options
     }
     message[11] = 1;
   }
@@ -146,14 +146,15 @@ std::vector<std::uint8_t> write_dns_answer(const DnsQuery& query, DnsCode code,
 }
 
 std::optional<std::vector<std::uint8_t>> write_dns_format_error(Bytes message) {
-  Reader reader(message);
+  ByteReader reader(message);
   const std::uint16_t id = reader.u16();
   const std::uint16_t flags = reader.u16();
   if (!reader.ok() || (flags & kResponse) != 0) {
     return std::nullopt;
   }
   const bool other_operation = (flags & kOperation) != 0;
-  const DnsCode code = other_operation ? DnsCode::kNotImplemented : DnsCode::kFormatError;
+  const dns::ResponseCode code =
+      other_operation ? dns::ResponseCode::kNotImplemented : dns::ResponseCode::kFormatError;
   std::vector<std::uint8_t> answer;
   append_header(
       answer, id,

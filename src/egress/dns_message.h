@@ -6,24 +6,12 @@
 #include <vector>
 
 #include "base/parsed.h"
+#include "dns/message.h"
 #include "policy/host.h"
 
 namespace carrel::egress {
 
-inline constexpr std::size_t kLargestDnsMessage = 4096;
 inline constexpr std::uint32_t kDnsTtl = 60;
-
-inline constexpr std::uint16_t kDnsInternet = 1;  // the class of everything that has an answer
-
-enum class DnsType : std::uint16_t { kA = 1, kCname = 5, kAaaa = 28, kOpt = 41 };
-enum class DnsCode : std::uint8_t {
-  kNoError = 0,
-  kFormatError = 1,
-  kServerFailure = 2,
-  kNoSuchName = 3,
-  kNotImplemented = 4,
-  kRefused = 5,
-};
 
 // A question of a program in the sandbox.
 struct DnsQuery {
@@ -44,7 +32,7 @@ Parsed<DnsQuery> parse_dns_query(Bytes message);
 enum class DnsTransport { kUdp, kTcp };
 // The answer with the addresses that are of the type that was asked for. What does not fit in a
 // datagram is cut and says so.
-std::vector<std::uint8_t> write_dns_answer(const DnsQuery& query, DnsCode code,
+std::vector<std::uint8_t> write_dns_answer(const DnsQuery& query, dns::ResponseCode code,
                                            const std::vector<policy::IpAddress>& addresses,
                                            DnsTransport transport);
 // The answer to what was refused; nothing if not even an id is there, or if it is a response.

@@ -100,36 +100,44 @@ TEST(DnsQuery, WhatIsNoneIsRefused) {
 TEST(DnsQuery, IsAnsweredWithTheAddressesOfItsType) {
   const auto both = addresses({"198.18.0.7", "fd00::7"});
   const auto asked = parse_dns_query(query(name({"A", "org"}), 1)).value;
-  const Message answer = write_dns_answer(asked, DnsCode::kNoError, both, DnsTransport::kUdp);
+  const Message answer =
+      write_dns_answer(asked, dns::ResponseCode::kNoError, both, DnsTransport::kUdp);
   const Message expected = {0x12, 0x34, 0x81, 0x80, 0,   1, 0,  1, 0, 0,   0,    0,  1,
                             'A',  3,    'o',  'r',  'g', 0, 0,  1, 0, 1,   0xc0, 12, 0,
                             1,    0,    1,    0,    0,   0, 60, 0, 4, 198, 18,   0,  7};
   EXPECT_EQ(answer, expected);
   const auto six = parse_dns_query(query(name({"a", "org"}), 28)).value;
-  const Message long_one = write_dns_answer(six, DnsCode::kNoError, both, DnsTransport::kUdp);
+  const Message long_one =
+      write_dns_answer(six, dns::ResponseCode::kNoError, both, DnsTransport::kUdp);
   EXPECT_EQ(long_one[7], 1);
   EXPECT_EQ(long_one.back(), 7);
   for (const std::uint8_t type : Message{12, 16, 65, 255}) {
     const auto other = parse_dns_query(query(name({"a", "org"}), type)).value;
-    const Message empty = write_dns_answer(other, DnsCode::kNoError, both, DnsTransport::kUdp);
+    const Message empty =
+        write_dns_answer(other, dns::ResponseCode::kNoError, both, DnsTransport::kUdp);
     EXPECT_EQ(empty[7], 0) << int{type};
     EXPECT_EQ(empty[3] & 0xf, 0);
   }
-  EXPECT_EQ(write_dns_answer(asked, DnsCode::kNoSuchName, {}, DnsTransport::kUdp)[3] & 0xf, 3);
-  EXPECT_EQ(write_dns_answer(asked, DnsCode::kRefused, {}, DnsTransport::kUdp)[3] & 0xf, 5);
+  EXPECT_EQ(
+      write_dns_answer(asked, dns::ResponseCode::kNoSuchName, {}, DnsTransport::kUdp)[3] & 0xf, 3);
+  EXPECT_EQ(write_dns_answer(asked, dns::ResponseCode::kRefused, {}, DnsTransport::kUdp)[3] & 0xf,
+            5);
 }
 
 TEST(DnsQuery, AnAnswerThatDoesNotFitSaysSo) {
   const std::vector<policy::IpAddress> many(100, *policy::IpAddress::parse("198.18.0.7"));
   auto asked = parse_dns_query(query(name({"a", "org"}), 1)).value;
-  const Message small = write_dns_answer(asked, DnsCode::kNoError, many, DnsTransport::kUdp);
+  const Message small =
+      write_dns_answer(asked, dns::ResponseCode::kNoError, many, DnsTransport::kUdp);
   EXPECT_LE(small.size(), 512U);
   EXPECT_EQ(small[2] & 2, 2);
   asked.edns_size = 65535;
-  const Message large = write_dns_answer(asked, DnsCode::kNoError, many, DnsTransport::kUdp);
+  const Message large =
+      write_dns_answer(asked, dns::ResponseCode::kNoError, many, DnsTransport::kUdp);
   EXPECT_LE(large.size(), 1232U);
   EXPECT_EQ(large[11], 1);
-  const Message tcp = write_dns_answer(asked, DnsCode::kNoError, many, DnsTransport::kTcp);
+  const Message tcp =
+      write_dns_answer(asked, dns::ResponseCode::kNoError, many, DnsTransport::kTcp);
   EXPECT_EQ(tcp[7], 100);
   EXPECT_EQ(tcp[2] & 2, 0);
 }

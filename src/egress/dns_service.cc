@@ -15,8 +15,8 @@ constexpr std::chrono::seconds kStreamPatience{10};
 const policy::IpAddress kCanary = policy::IpAddress::from(policy::IpAddress::V4{198, 19, 255, 254});
 
 bool asks_for_address(const DnsQuery& query) {
-  return query.klass == 1 && (query.type == static_cast<std::uint16_t>(DnsType::kA) ||
-                              query.type == static_cast<std::uint16_t>(DnsType::kAaaa));
+  return query.klass == 1 && (query.type == static_cast<std::uint16_t>(dns::RecordType::kA) ||
+                              query.type == static_cast<std::uint16_t>(dns::RecordType::kAaaa));
 }
 
 // The answer; nothing when there is none to give.
@@ -29,44 +29,46 @@ std::optional<std::vector<std::uint8_t>> answer(Room& room, Bytes message, DnsTr
   DecisionRecord record;
   record.event = "lookup";
   record.host = query.shown_name;
-  const auto refuse = [&](DnsCode code, std::string why, std::string rule) {
+  const auto refuse = [&](dns::ResponseCode code, std::string why, std::string rule) {
     record.reason = std::move(why);
     record.rule = std::move(rule);
     room.log(record);
     return write_dns_answer(query, code, {}, transport);
   };
   if (!room.spend_lookup()) {
-    return refuse(DnsCode::kRefused, "too many lookups in one minute", {});
+    return refuse(dns::ResponseCode::kRefused, "too many lookups in one minute", {});
   }
   if (!query.name.has_value() || !query.name->is_name()) {
-    return refuse(DnsCode::kNoSuchName, "no host has this name", {});
+    return refuse(dns::ResponseCode::kNoSuchName, "no host has this name", {});
   }
   if (room.is_canary(*query.name)) {
-    return write_dns_answer(query, DnsCode::kNoError, {kCanary}, transport);
+    return write_dns_answer(query, dns::ResponseCode::kNoError, {kCanary}, transport);
   }
   policy::Verdict verdict = may_resolve(room.policy(), *query.name);
   if (verdict.denied()) {
-    return refuse(DnsCode::kNoSuchName, std::move(verdict.reason), std::move(verdict.rule));
+    return refuse(dns::ResponseCode::kNoSuchName, std::move(verdict.reason),
+                  std::move(verdict.rule));
   }
   // Everything else about the name, keys of encrypted hellos among it, does not exist.
   if (!asks_for_address(query)) {
-    return write_dns_answer(query, DnsCode::kNoError, {}, transport);
+    return write_dns_answer(query, dns::ResponseCode::kNoError, {}, transport);
   }
   auto addresses = room.names().addresses_of(*query.name);
   if (!addresses.ok()) {
-    return refuse(DnsCode::kServerFailure, addresses.error().message, {});
+    return refuse(dns::ResponseCode::kServerFailure, addresses.error().message, {});
   }
   record.allowed = true;
   record.rule = std::move(verdict.rule);
   record.reason = std::move(verdict.reason);
   room.log(record);
-  return write_dns_answer(query, DnsCode::kNoError, {addresses->v4, addresses->v6}, transport);
+  return write_dns_answer(query, dns::ResponseCode::kNoError, {addresses->v4, addresses->v6},
+                          transport);
 }
 
 }  // namespace
 
 Task<void> serve_dns_datagrams(std::shared_ptr<Room> room, std::shared_ptr<Watched> socket) {
-  std::array<std::uint8_t, kLargestDnsMessage> buffer{};
+  std::array<std::uint8_t, dns::kLargestMessage> buffer{};
   while (!room->closed()) {
     SocketAddress from;
     from.size = sizeof from.storage;
@@ -95,7 +97,7 @@ namespace {
 // Answers one lookup after the other, each with its size before it.
 Task<void> answer_all(std::shared_ptr<Room> room, Watched& client, DnsTransport transport) {
   std::vector<std::uint8_t> data;
-  std::array<std::uint8_t, kLargestDnsMessage> buffer{};
+  std::array<std::uint8_t, dns::kLargestMessage> buffer{};
   const bool carried = transport == DnsTransport::kUdp;
   for (bool open = true; open;) {
     const Deadline patience = carried ? kNever : in(kStreamPatience);
@@ -106,7 +108,7 @@ Task<void> answer_all(std::shared_ptr<Room> room, Watched& client, DnsTransport 
     data.insert(data.end(), buffer.begin(), buffer.begin() + n);
     while (open && data.size() >= 2) {
       const std::size_t size = static_cast<std::size_t>(data[0]) << 8 | data[1];
-      if (size > kLargestDnsMessage) {
+      if (size > dns::kLargestMessage) {
         open = false;
       }
       if (data.size() < size + 2) {

@@ -50,7 +50,7 @@ std::optional<std::size_t> length_in(std::string_view head) {
     std::size_t number = 0;
     const auto read = std::from_chars(value.data(), value.data() + value.size(), number);
     if (length.has_value() || read.ec != std::errc() || read.ptr != value.data() + value.size() ||
-        number > kLargestDnsMessage) {
+        number > dns::kLargestMessage) {
       return std::nullopt;
     }
     length = number;
@@ -66,7 +66,7 @@ Task<std::string> read_answer(TlsStream& stream, Deadline deadline) {
   std::array<std::uint8_t, 2048> buffer;
   while (!whole.has_value() || text.size() < *whole) {
     const auto n = co_await stream.read_some(buffer, deadline);
-    if (n <= 0 || text.size() > kLongestHead + kLargestDnsMessage) {
+    if (n <= 0 || text.size() > kLongestHead + dns::kLargestMessage) {
       co_return std::string();
     }
     text.append(reinterpret_cast<const char*>(buffer.data()), static_cast<std::size_t>(n));
@@ -86,8 +86,8 @@ Task<std::string> read_answer(TlsStream& stream, Deadline deadline) {
 
 }  // namespace
 
-Task<Result<DnsAnswer>> ask_over_https(Loop& loop, TlsServers& servers, DohServer server,
-                                       policy::IpAddress address, DnsLookup lookup) {
+Task<Result<dns::Answer>> ask_over_https(Loop& loop, TlsServers& servers, DohServer server,
+                                         policy::IpAddress address, dns::Lookup lookup) {
   const Deadline deadline = in(kPatience);
   const std::string name = "the resolver " + policy::endpoint_text(server.host, server.port);
   auto session = servers.ask_for(server.host);
@@ -110,14 +110,14 @@ Task<Result<DnsAnswer>> ask_over_https(Loop& loop, TlsServers& servers, DohServe
     co_return Error{Code::kUnavailable, 0, name + ": " + shaken.error().message, {}};
   }
   lookup.id = 0;  // answers to equal questions are equal, and can be kept on the way
-  const std::vector<std::uint8_t> question = write_dns_lookup(lookup);
+  const std::vector<std::uint8_t> question = dns::write_lookup(lookup);
   const std::string request = request_of(server, as_text(question));
   const bool sent = co_await stream.write_whole(bytes_of(request), deadline);
   if (!sent) {
     co_return Error{Code::kUnavailable, 0, name + " does not listen", {}};
   }
   const std::string body = co_await read_answer(stream, deadline);
-  auto answer = parse_dns_answer(bytes_of(body), lookup);
+  auto answer = dns::parse_answer(bytes_of(body), lookup);
   if (!answer.parsed() || answer.value.truncated) {
     co_return Error{Code::kUnavailable, 0, name + " gives no answer that makes sense", {}};
   }

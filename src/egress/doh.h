@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "egress/dns_answer.h"
+#include "dns/message.h"
 #include "egress/loop.h"
 #include "egress/tls_servers.h"
 #include "policy/host.h"
@@ -22,7 +22,7 @@ struct DohServer {
 
 // One question, on a connection of its own to that address of the server. CRITICAL: its certificate
 // has to be good for the host; there is no way around it.
-Task<Result<DnsAnswer>> ask_over_https(Loop& loop, TlsServers& servers, DohServer server,
-                                       policy::IpAddress address, DnsLookup lookup);
+Task<Result<dns::Answer>> ask_over_https(Loop& loop, TlsServers& servers, DohServer server,
+                                         policy::IpAddress address, dns::Lookup lookup);
 
 }  // namespace carrel::egress

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/unix_socket.h"
-#include "egress/dns_answer.h"
+#include "dns/message.h"
 #include "egress/dns_message.h"
 #include "egress/io.h"
 #include "protocol/outward.h"
@@ -140,7 +140,7 @@ TEST_F(MachineFlows, LookupsAreAnsweredInTheirOrderAndAreNoConnections) {
   UniqueFd lookups = connect({OutwardKind::kLookups, 0, {}, 0});
   const auto ask = [&](std::uint16_t id, const char* name) {
     const std::vector<std::uint8_t> question =
-        write_dns_lookup({id, policy::canonical_host(name).value(), DnsType::kA});
+        dns::write_lookup({id, policy::canonical_host(name).value(), dns::RecordType::kA});
     std::string text = {static_cast<char>(question.size() >> 8),
                         static_cast<char>(question.size())};
     text.append(question.begin(), question.end());

@@ -54,50 +54,6 @@ Task<bool> write_whole(Watched& to, Bytes bytes, Deadline deadline) {
   co_return true;
 }
 
-SocketAddress SocketAddress::of(const policy::IpAddress& address, std::uint16_t port) {
-  SocketAddress result;
-  if (address.is_v4()) {
-    sockaddr_in four{};
-    four.sin_family = AF_INET;
-    four.sin_port = htons(port);
-    std::memcpy(&four.sin_addr, address.bytes().data(), sizeof four.sin_addr);
-    std::memcpy(&result.storage, &four, sizeof four);
-    result.size = sizeof four;
-  } else {
-    sockaddr_in6 six{};
-    six.sin6_family = AF_INET6;
-    six.sin6_port = htons(port);
-    std::memcpy(&six.sin6_addr, address.bytes().data(), sizeof six.sin6_addr);
-    std::memcpy(&result.storage, &six, sizeof six);
-    result.size = sizeof six;
-  }
-  return result;
-}
-
-std::optional<policy::IpAddress> SocketAddress::address() const {
-  if (storage.ss_family == AF_INET) {
-    policy::IpAddress::V4 bytes{};
-    sockaddr_in four{};
-    std::memcpy(&four, &storage, sizeof four);
-    std::memcpy(bytes.data(), &four.sin_addr, bytes.size());
-    return policy::IpAddress::from(bytes);
-  }
-  if (storage.ss_family == AF_INET6) {
-    policy::IpAddress::V6 bytes{};
-    sockaddr_in6 six{};
-    std::memcpy(&six, &storage, sizeof six);
-    std::memcpy(bytes.data(), &six.sin6_addr, bytes.size());
-    return policy::IpAddress::from(bytes);
-  }
-  return std::nullopt;
-}
-
-std::uint16_t SocketAddress::port() const {
-  sockaddr_in either{};  // the port is at the same place in both
-  std::memcpy(&either, &storage, sizeof either);
-  return ntohs(either.sin_port);
-}
-
 Result<UniqueFd> make_socket(const policy::IpAddress& address, int type) {
   UniqueFd fd(
       ::socket(address.is_v4() ? AF_INET : AF_INET6, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/parsed.h"
+#include "dns/socket_address.h"
 #include "egress/loop.h"
 #include "policy/address_class.h"
 
@@ -25,18 +26,7 @@ inline Bytes bytes_of(std::string_view text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
-// An address for the kernel.
-struct SocketAddress {
-  sockaddr_storage storage{};
-  socklen_t size = 0;
-
-  static SocketAddress of(const policy::IpAddress& address, std::uint16_t port);
-  // Nothing: it is of no internet family.
-  [[nodiscard]] std::optional<policy::IpAddress> address() const;
-  [[nodiscard]] std::uint16_t port() const;
-  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-  [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-};
+using dns::SocketAddress;
 
 // A socket for that address that does not block.
 Result<UniqueFd> make_socket(const policy::IpAddress& address, int type);

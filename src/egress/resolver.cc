@@ -1,10 +1,9 @@
 #include "egress/resolver.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 
+#include <algorithm>
 #include <array>
-#include <sstream>
 
 #include "base/files.h"
 
@@ -12,71 +11,41 @@ namespace carrel::egress {
 
 namespace {
 
-constexpr const char* kConfiguration = "/etc/resolv.conf";
-constexpr std::size_t kMostServers = 3;
-constexpr std::chrono::milliseconds kPatience{1500};
-constexpr int kRounds = 2;
-
-std::uint16_t random_id() {
-  std::uint16_t id = 0;
-  while (::getrandom(&id, sizeof id, 0) != sizeof id) {
-  }
-  return id;
-}
+// A connection of a sandbox waits: the next server is asked sooner than resolv.conf may say.
+constexpr std::chrono::milliseconds kServerPatience{1500};
 
 // One answer over a stream: its size in two bytes, and the message.
 Task<std::vector<std::uint8_t>> read_framed(Watched& socket, Deadline deadline) {
-  std::vector<std::uint8_t> data(2 + kLargestDnsMessage);
+  std::vector<std::uint8_t> data(2);
   std::size_t have = 0;
-  std::size_t wanted = 2;
-  while (have < wanted) {
-    const std::span<std::uint8_t> room(data.data() + have, wanted - have);
+  while (have < data.size()) {
+    const std::span<std::uint8_t> room(data.data() + have, data.size() - have);
     const auto n = co_await read_some(socket, room, deadline);
     if (n <= 0) {
       co_return std::vector<std::uint8_t>();
     }
     have += static_cast<std::size_t>(n);
-    if (wanted == 2 && have == 2) {
-      wanted += static_cast<std::size_t>(data[0]) << 8 | data[1];
-    }
-    if (wanted > data.size()) {
-      co_return std::vector<std::uint8_t>();
+    if (have == 2) {
+      data.resize(2 + (static_cast<std::size_t>(data[0]) << 8 | data[1]));
     }
   }
-  co_return std::vector<std::uint8_t>(data.begin() + 2,
-                                      data.begin() + static_cast<std::ptrdiff_t>(have));
+  co_return std::vector<std::uint8_t>(data.begin() + 2, data.end());
 }
 
 }  // namespace
 
-// Only addresses of servers matter: names are always asked for as they are.
+// Search domains do not matter: names are always asked for as they are.
 void Resolver::read_configuration() {
-  auto text = read_file_at(AT_FDCWD, kConfiguration);
-  if (!text.ok() || text.value() == seen_) {
+  auto text = read_file_at(AT_FDCWD, dns::kConfigurationFile);
+  if (seen_.has_value() && (!text.ok() || text.value() == *seen_)) {
     return;
   }
-  seen_ = text.value();
-  servers_.clear();
-  std::istringstream lines(seen_);
-  for (std::string line; std::getline(lines, line) && servers_.size() < kMostServers;) {
-    std::istringstream words(line);
-    std::string key;
-    std::string value;
-    if (!(words >> key >> value) || key != "nameserver") {
-      continue;
-    }
-    if (const auto address = policy::IpAddress::parse(value)) {
-      servers_.push_back(SocketAddress::of(*address, 53));
-    }
-  }
-  if (servers_.empty()) {
-    servers_.push_back(
-        SocketAddress::of(policy::IpAddress::from(policy::IpAddress::V4{127, 0, 0, 1}), 53));
-  }
+  seen_ = text.ok() ? std::move(text.value()) : std::string();
+  configuration_ = dns::parse_configuration(*seen_);
 }
 
-Task<Result<DnsAnswer>> Resolver::ask(SocketAddress server, DnsLookup lookup, int type) {
-  const Deadline deadline = in(kPatience);
+Task<Result<dns::Answer>> Resolver::ask(SocketAddress server, dns::Lookup lookup, int type) {
+  const Deadline deadline = in(std::min(kServerPatience, configuration_.timeout));
   auto fd = make_socket(*server.address(), type);
   if (!fd.ok()) {
     co_return fd.error();
@@ -86,17 +55,13 @@ Task<Result<DnsAnswer>> Resolver::ask(SocketAddress server, DnsLookup lookup, in
   if (connected != 0) {
     co_return system_error(-connected, "reach the resolver");
   }
-  std::vector<std::uint8_t> question = write_dns_lookup(lookup);
-  if (type == SOCK_STREAM) {
-    const auto size = static_cast<std::uint16_t>(question.size());
-    question.insert(question.begin(),
-                    {static_cast<std::uint8_t>(size >> 8), static_cast<std::uint8_t>(size)});
-  }
+  const std::vector<std::uint8_t> question =
+      type == SOCK_STREAM ? dns::write_stream_lookup(lookup) : dns::write_lookup(lookup);
   const bool sent = co_await write_whole(socket, question, deadline);
   if (!sent) {
     co_return Error{Code::kUnavailable, 0, "the resolver does not listen", {}};
   }
-  std::array<std::uint8_t, kLargestDnsMessage> buffer{};
+  std::array<std::uint8_t, dns::kLargestMessage> buffer{};
   for (;;) {
     std::vector<std::uint8_t> message;
     if (type == SOCK_STREAM) {
@@ -111,7 +76,7 @@ Task<Result<DnsAnswer>> Resolver::ask(SocketAddress server, DnsLookup lookup, in
       }
       message.assign(buffer.begin(), buffer.begin() + n);
     }
-    auto answer = parse_dns_answer(message, lookup);
+    auto answer = dns::parse_answer(message, lookup);
     if (answer.parsed()) {
       co_return std::move(answer.value);
     }
@@ -122,36 +87,59 @@ Task<Result<DnsAnswer>> Resolver::ask(SocketAddress server, DnsLookup lookup, in
   }
 }
 
-Task<Result<std::vector<policy::IpAddress>>> Resolver::ask_all(policy::Host name, DnsType type) {
-  DnsLookup lookup{random_id(), name, type};
+// What a server cannot say in one way, it is asked for in another.
+Task<Result<dns::Answer>> Resolver::ask_fully(SocketAddress server, dns::Lookup lookup) {
+  int type = configuration_.use_tcp ? SOCK_STREAM : SOCK_DGRAM;
+  Result<dns::Answer> answer = co_await ask(server, lookup, type);
+  if (answer.ok() && answer->refuses_format() && lookup.edns_size.has_value()) {
+    lookup.edns_size.reset();
+    answer = co_await ask(server, lookup, type);
+  }
+  if (answer.ok() && answer->truncated && type == SOCK_DGRAM) {
+    type = SOCK_STREAM;
+    answer = co_await ask(server, lookup, type);
+  }
+  if (answer.ok() && answer->truncated) {
+    co_return Error{Code::kUnavailable, 0, "the resolver's answer makes no sense", {}};
+  }
+  co_return answer;
+}
+
+Task<Result<std::vector<policy::IpAddress>>> Resolver::ask_all(policy::Host name,
+                                                               dns::RecordType type) {
   Error last{Code::kUnavailable, 0, "there is no resolver", {}};
-  for (int round = 0; round < kRounds; ++round) {
-    const std::vector<SocketAddress> servers = servers_;
-    for (const SocketAddress& server : servers) {
-      Result<DnsAnswer> answer = co_await ask(server, lookup, SOCK_DGRAM);
-      if (answer.ok() && answer->truncated) {
-        answer = co_await ask(server, lookup, SOCK_STREAM);
-      }
-      if (!answer.ok()) {
-        last = answer.error();
-        continue;
-      }
-      if (answer->code == DnsCode::kNoError || answer->code == DnsCode::kNoSuchName) {
-        co_return std::move(answer->addresses);
-      }
-      last = Error{Code::kUnavailable, 0, "the resolver failed", {}};
+  const dns::Configuration configuration = configuration_;
+  const std::size_t servers = configuration.servers.size();
+  const std::size_t first = configuration.rotate ? dns::random_id() % servers : 0;
+  for (std::size_t asked = 0; asked < servers * configuration.attempts; ++asked) {
+    const dns::Configuration::Server& place = configuration.servers[(first + asked) % servers];
+    const SocketAddress server = SocketAddress::of(place.address, place.port);
+    dns::Lookup lookup{dns::random_id(), name, type};
+    if (asked < servers) {  // a server that drops what it does not know is asked again without
+      lookup.edns_size = dns::kSafeDatagram;
     }
+    Result<dns::Answer> answer = co_await ask_fully(server, lookup);
+    if (!answer.ok()) {
+      last = answer.error();
+      continue;
+    }
+    if (answer->code == dns::ResponseCode::kNoError ||
+        answer->code == dns::ResponseCode::kNoSuchName) {
+      co_return std::move(answer->addresses);
+    }
+    last = Error{Code::kUnavailable, 0, "the resolver " + place.text() + " failed", {}};
   }
   co_return last;
 }
 
-Task<Result<std::vector<policy::IpAddress>>> Resolver::ask_doh(policy::Host name, DnsType type,
+Task<Result<std::vector<policy::IpAddress>>> Resolver::ask_doh(policy::Host name,
+                                                               dns::RecordType type,
                                                                DohServer server) {
   std::vector<policy::IpAddress> addresses;
   if (const policy::IpAddress* literal = server.host.address()) {
     addresses.push_back(*literal);
   } else {
-    auto found = co_await ask_all(server.host, DnsType::kA);
+    auto found = co_await ask_all(server.host, dns::RecordType::kA);
     if (!found.ok()) {
       co_return found.error();
     }
@@ -159,10 +147,10 @@ Task<Result<std::vector<policy::IpAddress>>> Resolver::ask_doh(policy::Host name
   }
   Error last{Code::kUnavailable, 0, "the resolver has no address", {}};
   for (const policy::IpAddress& address : addresses) {
-    const DnsLookup lookup{0, name, type};
-    Result<DnsAnswer> answer = co_await ask_over_https(*loop_, tls_, server, address, lookup);
-    if (answer.ok() &&
-        (answer->code == DnsCode::kNoError || answer->code == DnsCode::kNoSuchName)) {
+    const dns::Lookup lookup{0, name, type};
+    Result<dns::Answer> answer = co_await ask_over_https(*loop_, tls_, server, address, lookup);
+    if (answer.ok() && (answer->code == dns::ResponseCode::kNoError ||
+                        answer->code == dns::ResponseCode::kNoSuchName)) {
       co_return std::move(answer->addresses);
     }
     last = answer.ok() ? Error{Code::kUnavailable, 0, "the resolver failed", {}} : answer.error();
@@ -170,7 +158,8 @@ Task<Result<std::vector<policy::IpAddress>>> Resolver::ask_doh(policy::Host name
   co_return last;
 }
 
-Task<Result<std::vector<policy::IpAddress>>> Resolver::ask_either(policy::Host name, DnsType type,
+Task<Result<std::vector<policy::IpAddress>>> Resolver::ask_either(policy::Host name,
+                                                                  dns::RecordType type,
                                                                   std::optional<DohServer> server) {
   // CRITICAL: one that was set is not gone around.
   if (server.has_value()) {
@@ -184,10 +173,11 @@ Task<Result<std::vector<policy::IpAddress>>> Resolver::ask_either(policy::Host n
 Task<Result<std::vector<policy::IpAddress>>> Resolver::resolve(policy::Host name,
                                                                std::optional<DohServer> server) {
   read_configuration();
-  Result<std::vector<policy::IpAddress>> four = co_await ask_either(name, DnsType::kA, server);
+  Result<std::vector<policy::IpAddress>> four =
+      co_await ask_either(name, dns::RecordType::kA, server);
   Result<std::vector<policy::IpAddress>> six = std::vector<policy::IpAddress>();
   if (!four.ok() || four->empty()) {
-    six = co_await ask_either(name, DnsType::kAaaa, server);
+    six = co_await ask_either(name, dns::RecordType::kAaaa, server);
   }
   if (!four.ok() && !six.ok()) {
     co_return four.error();

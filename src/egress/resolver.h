@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "egress/dns_answer.h"
-#include "egress/dns_message.h"
+#include "dns/configuration.h"
+#include "dns/message.h"
 #include "egress/doh.h"
 #include "egress/io.h"
 #include "egress/loop.h"
@@ -26,17 +26,18 @@ class Resolver {
 
  private:
   void read_configuration();
-  Task<Result<DnsAnswer>> ask(SocketAddress server, DnsLookup lookup, int type);
-  Task<Result<std::vector<policy::IpAddress>>> ask_all(policy::Host name, DnsType type);
-  Task<Result<std::vector<policy::IpAddress>>> ask_doh(policy::Host name, DnsType type,
+  Task<Result<dns::Answer>> ask(SocketAddress server, dns::Lookup lookup, int type);
+  Task<Result<dns::Answer>> ask_fully(SocketAddress server, dns::Lookup lookup);
+  Task<Result<std::vector<policy::IpAddress>>> ask_all(policy::Host name, dns::RecordType type);
+  Task<Result<std::vector<policy::IpAddress>>> ask_doh(policy::Host name, dns::RecordType type,
                                                        DohServer server);
-  Task<Result<std::vector<policy::IpAddress>>> ask_either(policy::Host name, DnsType type,
+  Task<Result<std::vector<policy::IpAddress>>> ask_either(policy::Host name, dns::RecordType type,
                                                           std::optional<DohServer> server);
 
   Loop* loop_;
   TlsServers tls_;
-  std::vector<SocketAddress> servers_;
-  std::string seen_;  // the configuration's text
+  dns::Configuration configuration_;
+  std::optional<std::string> seen_;  // the configuration's text
 };
 
 }  // namespace carrel::egress

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "egress/dns_answer.h"
+#include "dns/message.h"
 #include "egress/io.h"
 #include "policy/decide.h"
 
@@ -43,21 +43,26 @@ policy::Host random_name() {
 }
 
 // What somebody who asks a server of his own choice for the name is told.
-Task<Result<DnsAnswer>> look_up(Watched& socket, policy::Host name) {
+Task<Result<dns::Answer>> look_up(Watched& socket, policy::Host name) {
   const SocketAddress server = SocketAddress::of(v4(192, 0, 2, kDnsPort), kDnsPort);
-  const DnsLookup lookup{static_cast<std::uint16_t>(random_number()), name, DnsType::kA};
-  const std::vector<std::uint8_t> question = write_dns_lookup(lookup);
+  const dns::Lookup lookup{static_cast<std::uint16_t>(random_number()), name, dns::RecordType::kA};
+  const std::vector<std::uint8_t> question = dns::write_lookup(lookup);
   if (::connect(socket.fd(), server.get(), server.size) != 0 ||
       ::send(socket.fd(), question.data(), question.size(), MSG_DONTWAIT | MSG_NOSIGNAL) !=
           static_cast<ssize_t>(question.size())) {
     co_return broken("lookups do not get to the egress process");
   }
+<<<<<<< HEAD
   std::array<std::uint8_t, kLargestDnsMessage> buffer{};
   const auto n = co_await read_some(socket, buffer, in(kSelfTestPatience));
+=======
+  std::array<std::uint8_t, dns::kLargestMessage> buffer{};
+  const auto n = co_await read_some(socket, buffer, in(kPatience));
+>>>>>>> dns
   if (n <= 0) {
     co_return broken("lookups are not answered");
   }
-  auto answer = parse_dns_answer(Bytes(buffer.data(), static_cast<std::size_t>(n)), lookup);
+  auto answer = dns::parse_answer(Bytes(buffer.data(), static_cast<std::size_t>(n)), lookup);
   if (!answer.parsed()) {
     co_return broken("a lookup is answered by somebody else");
   }
@@ -68,19 +73,19 @@ Task<Status> prove_names(Room& room, Watched& socket) {
   const policy::Host canary = random_name();
   const policy::Host other = random_name();
   room.set_canary(canary);
-  Result<DnsAnswer> found = co_await look_up(socket, canary);
+  Result<dns::Answer> found = co_await look_up(socket, canary);
   if (!found.ok()) {
     co_return found.error();
   }
-  if (found->code != DnsCode::kNoError || found->addresses.empty()) {
+  if (found->code != dns::ResponseCode::kNoError || found->addresses.empty()) {
     co_return broken("an allowed name is not found");
   }
-  Result<DnsAnswer> missed = co_await look_up(socket, other);
+  Result<dns::Answer> missed = co_await look_up(socket, other);
   if (!missed.ok()) {
     co_return missed.error();
   }
   if (may_resolve(room.policy(), other).denied() &&
-      (missed->code != DnsCode::kNoSuchName || !missed->addresses.empty())) {
+      (missed->code != dns::ResponseCode::kNoSuchName || !missed->addresses.empty())) {
     co_return broken("a name that is not allowed is found");
   }
   co_return Status();

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "egress/reader.h"
+#include "base/byte_reader.h"
 
 namespace carrel::egress {
 namespace {
@@ -92,7 +92,7 @@ Parsed<Socks5Request> parse_socks5_request(Bytes bytes) {
   if (!host.has_value()) {
     return refused(Socks5Reply::kNotAllowed, "its name is not a host name");
   }
-  const std::uint16_t port = Reader(bytes.subspan(start + size)).u16();
+  const std::uint16_t port = ByteReader(bytes.subspan(start + size)).u16();
   if (port == 0) {
     return refused(Socks5Reply::kNotAllowed, "no connection goes to port 0");
   }

@@ -30,8 +30,7 @@ struct ClientOptions {
   std::chrono::milliseconds connect_patience{15'000};
   std::chrono::milliseconds idle_patience{30'000};  // without a byte
   std::optional<TlsTrust> trust = {};               // none: that of this host, when it is needed
-  // Borrowed: once it is readable, whoever waits gives up, with kGone. Names are looked up to their
-  // end.
+  // Borrowed: once it is readable, whoever waits gives up, with kGone.
   int cancel = -1;
   // The server's socket on this host: everything goes there, whatever host a URL names.
   std::string unix_socket = {};

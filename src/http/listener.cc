@@ -2,24 +2,26 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <string_view>
 
 #include "base/files.h"
 #include "base/unix_socket.h"
+#include "dns/stub_resolver.h"
 
 namespace carrel::http {
 namespace {
 
 constexpr int kBacklog = 256;
+constexpr std::chrono::seconds kLookupPatience{10};
 constexpr int kFirstInherited = 3;
 
 // Others could put something in the socket's place.
@@ -84,26 +86,22 @@ Result<Listener> describe(UniqueFd socket) {
   return listener;
 }
 
-Result<Listener> listen_at(const addrinfo& address, std::uint16_t port) {
-  UniqueFd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+Result<Listener> listen_at(const dns::SocketAddress& address) {
+  const bool six = address.storage.ss_family == AF_INET6;
+  UniqueFd socket(
+      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
   if (!socket.valid()) {
     return system_error("make a socket");
   }
   (void)::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (address.ai_family == AF_INET6) {
+  if (six) {
     (void)::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
   }
-  sockaddr_storage place{};
-  __builtin_memcpy(&place, address.ai_addr, address.ai_addrlen);
-  if (address.ai_family == AF_INET6) {
-    reinterpret_cast<sockaddr_in6*>(&place)->sin6_port = htons(port);
-  } else {
-    reinterpret_cast<sockaddr_in*>(&place)->sin_port = htons(port);
-  }
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&place), address.ai_addrlen) != 0 ||
+  if (::bind(socket.get(), address.get(), address.size) != 0 ||
       ::listen(socket.get(), kBacklog) != 0) {
-    return system_error("listen on port " + std::to_string(port), "another program may have it");
+    return system_error("listen on port " + std::to_string(address.port()),
+                        "another program may have it");
   }
   return describe(std::move(socket));
 }
@@ -136,19 +134,20 @@ Result<Listener> listen_on_path(const std::string& path) {
 }
 
 Result<std::vector<Listener>> listen_on_host(const std::string& host, std::uint16_t port) {
-  addrinfo wanted{};
-  wanted.ai_socktype = SOCK_STREAM;
-  wanted.ai_flags = AI_PASSIVE;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), nullptr, &wanted, &found) != 0) {
-    return Error{Code::kInvalid, 0, "'" + host + "' is no address of this host", {}};
+  const dns::Patience patience{.deadline = std::chrono::steady_clock::now() + kLookupPatience};
+  auto addresses = dns::resolve(host, patience);
+  if (!addresses.ok()) {
+    addresses.error().code = Code::kInvalid;
+    addresses.error().message =
+        "'" + host + "' is no address of this host: " + addresses.error().message;
+    return addresses.error();
   }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(found, ::freeaddrinfo);
   std::vector<Listener> listeners;
   Error failure{Code::kInvalid, 0, "'" + host + "' has no address", {}};
-  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+  for (const dns::Address& address : addresses.value()) {
     // With any port, the second address gets that of the first.
-    auto one = listen_at(*at, listeners.empty() ? port : listeners.front().port);
+    auto one = listen_at(
+        dns::SocketAddress::of(address, listeners.empty() ? port : listeners.front().port));
     if (one.ok()) {
       listeners.push_back(std::move(one.value()));
     } else {

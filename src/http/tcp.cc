@@ -1,7 +1,6 @@
 #include "http/tcp.h"
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -13,12 +12,13 @@
 
 #include "base/files.h"
 #include "base/unix_socket.h"
+#include "dns/stub_resolver.h"
 
 namespace carrel::http {
 
 namespace {
 
-constexpr int kMostAddresses = 8;
+constexpr std::size_t kMostAddresses = 8;
 
 Error too_slow(const char* what) {
   return Error{Code::kTimeout, 0, std::string("the other side took too long to ") + what, {}};
@@ -54,14 +54,14 @@ Status wait_for(const Awaited& awaited, Deadline deadline, const char* what) {
   }
 }
 
-Result<UniqueFd> connect_to(const addrinfo& address, Deadline deadline, int cancel) {
-  UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+Result<UniqueFd> connect_to(const dns::SocketAddress& address, Deadline deadline, int cancel) {
+  UniqueFd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) {
     return system_error("make a socket");
   }
   const int on = 1;
   (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) == 0) {
+  if (::connect(fd.get(), address.get(), address.size) == 0) {
     return fd;
   }
   if (errno != EINPROGRESS && errno != EINTR) {
@@ -76,9 +76,36 @@ Result<UniqueFd> connect_to(const addrinfo& address, Deadline deadline, int canc
   return fd;
 }
 
-struct FreeAddresses {
-  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
-};
+bool means_no_route(int reason) {
+  return reason == ENETUNREACH || reason == EADDRNOTAVAIL || reason == EAFNOSUPPORT;
+}
+
+// Why none of the addresses could be reached; `last` is what the last one said.
+Error unreachable(const std::string& where, const std::vector<dns::Address>& tried, Error last) {
+  const bool four =
+      std::any_of(tried.begin(), tried.end(), [](const auto& a) { return a.ip.is_v4(); });
+  const bool six =
+      std::any_of(tried.begin(), tried.end(), [](const auto& a) { return !a.ip.is_v4(); });
+  last.message = "reach " + where + ": " + last.message;
+  if (means_no_route(last.error_number) && four != six) {
+    last.hint = std::string("it has no address but of ") + (four ? "IPv4" : "IPv6") +
+                ", and this host has no route there";
+  }
+  last.code = last.code == Code::kTimeout ? Code::kTimeout : Code::kUnavailable;
+  return last;
+}
+
+// To whoever dials, a host that is not found is one that cannot be reached.
+Result<std::vector<dns::Address>> addresses_of(const std::string& host,
+                                               const DialPatience& patience) {
+  auto found = dns::resolve(host, {.deadline = patience.all, .cancel = patience.cancel});
+  if (found.ok()) {
+    found->resize(std::min(found->size(), kMostAddresses));
+  } else if (found.error().code == Code::kNotFound || found.error().code == Code::kInvalid) {
+    found.error().code = Code::kUnavailable;
+  }
+  return found;
+}
 
 }  // namespace
 
@@ -116,27 +143,12 @@ Status TcpStream::write(std::string_view bytes, Deadline deadline) {
 
 Result<std::unique_ptr<TcpStream>> dial(const std::string& host, std::uint16_t port,
                                         const DialPatience& patience) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  const int failure = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
-  const std::unique_ptr<addrinfo, FreeAddresses> addresses(list);
-  if (failure != 0) {
-    return Error{Code::kUnavailable,
-                 0,
-                 "look up '" + host + "': " +
-                     (failure == EAI_NONAME ? "there is no such host" : ::gai_strerror(failure)),
-                 {}};
-  }
+  CARREL_ASSIGN(const std::vector<dns::Address> addresses, addresses_of(host, patience));
   Error last{Code::kUnavailable, 0, "there is no address", {}};
-  int tried = 0;
-  for (const addrinfo* address = list; address != nullptr && tried < kMostAddresses;
-       address = address->ai_next, ++tried) {
-    Deadline deadline = Clock::now() + patience.each;
-    if (patience.all.has_value()) {
-      deadline = std::min(deadline, *patience.all);
-    }
-    auto socket = connect_to(*address, deadline, patience.cancel);
+  for (const dns::Address& address : addresses) {
+    const Deadline one = Clock::now() + patience.each;
+    auto socket = connect_to(dns::SocketAddress::of(address, port),
+                             std::min(one, patience.all.value_or(one)), patience.cancel);
     if (socket.ok()) {
       return std::make_unique<TcpStream>(std::move(socket.value()), patience.cancel);
     }
@@ -145,9 +157,7 @@ Result<std::unique_ptr<TcpStream>> dial(const std::string& host, std::uint16_t p
       return last;
     }
   }
-  last.code = last.code == Code::kTimeout ? Code::kTimeout : Code::kUnavailable;
-  last.message = "reach " + host + ":" + std::to_string(port) + ": " + last.message;
-  return last;
+  return unreachable(host + ":" + std::to_string(port), addresses, std::move(last));
 }
 
 Result<std::unique_ptr<TcpStream>> dial_unix(const std::string& path, Deadline deadline,

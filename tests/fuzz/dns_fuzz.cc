@@ -4,12 +4,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "egress/dns_answer.h"
+#include "dns/message.h"
 #include "egress/dns_message.h"
 #include "tests/fuzz/pieces.h"
 
 namespace {
 
+namespace dns = carrel::dns;
 namespace egress = carrel::egress;
 namespace policy = carrel::policy;
 using carrel::fuzz::require;
@@ -24,7 +25,7 @@ void check_query(carrel::Bytes message) {
   }
   static const std::vector<policy::IpAddress> kAddresses = {*policy::IpAddress::parse("198.18.0.7"),
                                                             *policy::IpAddress::parse("fd00::7")};
-  const auto answer = egress::write_dns_answer(query.value, egress::DnsCode::kNoError, kAddresses,
+  const auto answer = egress::write_dns_answer(query.value, dns::ResponseCode::kNoError, kAddresses,
                                                egress::DnsTransport::kUdp);
   require(answer.size() <= 1232 && answer.size() >= 12);
   require(egress::parse_dns_query(answer).is_refused());
@@ -33,23 +34,29 @@ void check_query(carrel::Bytes message) {
     require(answer[7] == 0 || address);
     return;
   }
-  const egress::DnsLookup lookup{query.value.id, *query.value.name,
-                                 static_cast<egress::DnsType>(query.value.type)};
-  const auto back = egress::parse_dns_answer(answer, lookup);
+  const dns::Lookup lookup{query.value.id, *query.value.name,
+                           static_cast<dns::RecordType>(query.value.type)};
+  const auto back = dns::parse_answer(answer, lookup);
   require(back.parsed() && back.value.addresses.size() == 1);
-  // And what we ask ourselves is a query.
-  const auto own = egress::parse_dns_query(egress::write_dns_lookup(lookup));
-  require(own.parsed() && own.value.name == query.value.name);
+  // And what we ask ourselves is a query, with EDNS and without.
+  dns::Lookup large = lookup;
+  large.edns_size = dns::kSafeDatagram;
+  for (const dns::Lookup& asked : {lookup, large}) {
+    const auto own = egress::parse_dns_query(dns::write_lookup(asked));
+    require(own.parsed() && own.value.name == query.value.name);
+    require(own.value.edns_size == asked.edns_size);
+  }
 }
 
 void check_answer(carrel::Bytes message) {
-  for (const auto type : {egress::DnsType::kA, egress::DnsType::kAaaa}) {
-    const egress::DnsLookup lookup{0x1234, policy::canonical_host("a.org").value(), type};
-    const auto answer = egress::parse_dns_answer(message, lookup);
+  for (const auto type : {dns::RecordType::kA, dns::RecordType::kAaaa}) {
+    const dns::Lookup lookup{0x1234, policy::canonical_host("a.org").value(), type};
+    const auto answer = dns::parse_answer(message, lookup);
     require(!answer.needs_more());
     if (answer.parsed()) {
-      require(answer.value.code == egress::DnsCode::kNoError || answer.value.addresses.empty());
+      require(answer.value.code == dns::ResponseCode::kNoError || answer.value.addresses.empty());
       require(!answer.value.truncated || answer.value.addresses.empty());
+      require(answer.value.addresses.size() <= 256);
     }
   }
 }

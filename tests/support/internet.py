@@ -44,12 +44,19 @@ NAMES = {
     "local6.test": ["fe80::1"],
     "turning.test": ["11.1.1.1"],
     "slow.test": ["11.1.1.1"],
+    "four.test": ["127.0.0.1"],
+    "large.test": ["127.0.0.1"],
+    "cut.test": ["11.1.1.1"],
+    "plain.test": ["11.1.1.1"],
 }
 # Names about which the authority misbehaves.
 SILENT = "silent.test"
 FAILING = "failing.test"
 GARBAGE = "garbage.test"
 FOREIGN = "foreign.test"
+FOUR = "four.test"  # fails for IPv6
+CUT = ("large.test", "cut.test")  # the answer fits in no datagram
+PLAIN = "plain.test"  # EDNS makes no sense to it
 ECHO_PORTS = (21, 25, 853, 2222, 7000, 8080)
 
 directory = sys.argv[1]
@@ -75,14 +82,18 @@ def question_of(message):
     return ".".join(labels).lower(), kind, message[12:at + 5]
 
 
-def answer_of(message):
+def answer_of(message, transport):
     global turns
     name, kind, question = question_of(message)
     note("queries", f"{name} {kind}")
     if name == SILENT:
         return b""
-    if name == FAILING:
+    if name == FAILING or (name == FOUR and kind == 28):
         return message[:2] + struct.pack(">HHHHH", 0x8182, 1, 0, 0, 0) + question
+    if name in CUT and transport == "udp":
+        return message[:2] + struct.pack(">HHHHH", 0x8380, 1, 0, 0, 0) + question
+    if name == PLAIN and message[11]:
+        return message[:2] + struct.pack(">HHHHH", 0x8181, 0, 0, 0, 0)
     if name == GARBAGE:
         return message[:2] + b"\xff" * 60
     addresses = NAMES.get(name, [])
@@ -109,7 +120,7 @@ def answer_of(message):
 class Datagrams(socketserver.BaseRequestHandler):
     def handle(self):
         message, sock = self.request
-        reply = answer_of(message)
+        reply = answer_of(message, "udp")
         if reply:
             sock.sendto(reply, self.client_address)
 
@@ -117,7 +128,7 @@ class Datagrams(socketserver.BaseRequestHandler):
 class Streams(socketserver.StreamRequestHandler):
     def handle(self):
         size = struct.unpack(">H", self.rfile.read(2))[0]
-        reply = answer_of(self.rfile.read(size))
+        reply = answer_of(self.rfile.read(size), "tcp")
         self.wfile.write(struct.pack(">H", len(reply)) + reply)
 
 

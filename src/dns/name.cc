@@ -1,8 +1,8 @@
-#include "egress/dns_name.h"
+#include "dns/name.h"
 
 #include <algorithm>
 
-namespace carrel::egress {
+namespace carrel::dns {
 namespace {
 
 constexpr std::size_t kLongestWireName = 255;
@@ -29,8 +29,8 @@ void append_label(std::string& text, Bytes label) {
 
 }  // namespace
 
-std::optional<DnsName> read_dns_name(Bytes message, std::size_t start, DnsPointers pointers) {
-  DnsName name;
+std::optional<Name> read_name(Bytes message, std::size_t start, Pointers pointers) {
+  Name name;
   std::size_t at = start;
   std::size_t size = 1;  // with the byte that ends it
   bool jumped = false;
@@ -38,7 +38,7 @@ std::optional<DnsName> read_dns_name(Bytes message, std::size_t start, DnsPointe
   std::size_t run = start;
   while (at < message.size()) {
     const std::uint8_t length = message[at];
-    if ((length & kPointer) == kPointer && pointers == DnsPointers::kFollowed) {
+    if ((length & kPointer) == kPointer && pointers == Pointers::kFollowed) {
       if (at + 1 >= message.size()) {
         return std::nullopt;
       }
@@ -68,7 +68,7 @@ std::optional<DnsName> read_dns_name(Bytes message, std::size_t start, DnsPointe
   return std::nullopt;
 }
 
-std::optional<policy::Host> dns_host(const DnsName& name) {
+std::optional<policy::Host> host_of(const Name& name) {
   // An escape has a backslash, which no host name has.
   auto host = policy::canonical_host(name.text);
   if (!host.ok() || !host.value().is_name()) {
@@ -77,7 +77,7 @@ std::optional<policy::Host> dns_host(const DnsName& name) {
   return std::move(host.value());
 }
 
-void append_dns_name(std::vector<std::uint8_t>& message, const policy::Host& name) {
+void append_name(std::vector<std::uint8_t>& message, const policy::Host& name) {
   std::string_view rest = name.text();
   while (!rest.empty()) {
     const std::string_view label = rest.substr(0, rest.find('.'));
@@ -93,4 +93,4 @@ void append_u16(std::vector<std::uint8_t>& message, std::size_t number) {
   message.push_back(static_cast<std::uint8_t>(number));
 }
 
-}  // namespace carrel::egress
+}  // namespace carrel::dns

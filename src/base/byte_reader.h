@@ -5,13 +5,13 @@
 
 #include "base/parsed.h"
 
-namespace carrel::egress {
+namespace carrel {
 
 // Takes numbers in network order and runs of bytes from the front of a message. What is not there
 // is zero or empty, and from then on nothing is: ok() tells, once, at the end.
-class Reader {
+class ByteReader {
  public:
-  explicit Reader(Bytes bytes) : rest_(bytes) {}
+  explicit ByteReader(Bytes bytes) : rest_(bytes) {}
 
   std::uint8_t u8() { return static_cast<std::uint8_t>(number(1)); }
   std::uint16_t u16() { return static_cast<std::uint16_t>(number(2)); }
@@ -48,4 +48,4 @@ class Reader {
   bool ok_ = true;
 };
 
-}  // namespace carrel::egress
+}  // namespace carrel
