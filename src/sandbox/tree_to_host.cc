@@ -25,7 +25,7 @@ constexpr unsigned kModeBits = 0777;
 // What is announced counts, holes included, so that a lie about sizes costs nothing but its limit.
 constexpr TreeLimits kLimits{.bytes = 64ULL << 40, .entries = 4'000'000};
 
-std::string quoted(const std::string& path) { return "'" + path + "'"; }
+std::string in_quotes(const std::string& path) { return "'" + path + "'"; }
 
 std::string temporary_name() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
@@ -80,12 +80,12 @@ Status TreeToHost::begin(const FileEntry& entry) {
     path_ += (path_.back() == '/' ? "" : "/") + name_;
   }
   if (!directory && !path_.empty() && path_.back() == '/' && entry.kind == FileKind::kFile) {
-    return Error{Code::kNotFound, 0, quoted(path_) + " on the host is not a directory", {}};
+    return Error{Code::kNotFound, 0, in_quotes(path_) + " on the host is not a directory", {}};
   }
   if (entry.kind == FileKind::kDirectory && directory && name_.empty()) {
     parent_.reset(::open(path_.c_str(), kDirectory));
     if (!parent_.valid()) {
-      return system_error("open " + quoted(path_));
+      return system_error("open " + in_quotes(path_));
     }
     last_ = ".";
     return begin_tree();
@@ -93,17 +93,17 @@ Status TreeToHost::begin(const FileEntry& entry) {
   if (entry.kind == FileKind::kDirectory && exists && !directory) {
     return Error{Code::kConflict,
                  0,
-                 quoted(path_) + " is a file on the host, and what is copied is a directory",
+                 in_quotes(path_) + " is a file on the host, and what is copied is a directory",
                  {}};
   }
   std::string above;
   split(path_, above, last_);
   if (last_.empty() || last_ == "." || last_ == "..") {
-    return Error{Code::kInvalid, 0, quoted(path_) + " is not a name for something new", {}};
+    return Error{Code::kInvalid, 0, in_quotes(path_) + " is not a name for something new", {}};
   }
   parent_.reset(::open(above.c_str(), kDirectory));
   if (!parent_.valid()) {
-    return system_error("open " + quoted(above));
+    return system_error("open " + in_quotes(above));
   }
   return entry.kind == FileKind::kDirectory ? begin_tree() : begin_file(entry);
 }
@@ -116,15 +116,15 @@ Status TreeToHost::begin_tree() {
     name = temporary_;
     if (::mkdirat(parent_.get(), name.c_str(), 0700) != 0) {
       temporary_.clear();
-      return system_error("make a directory for " + quoted(path_));
+      return system_error("make a directory for " + in_quotes(path_));
     }
   }
   top_.reset(::openat(parent_.get(), name.c_str(), kDirectory | O_NOFOLLOW));
   if (!top_.valid()) {
     return errno == ENOTDIR || errno == ELOOP
                ? Status{Error{
-                     Code::kConflict, 0, quoted(path_) + " on the host is no directory", {}}}
-               : Status{system_error("open " + quoted(path_))};
+                     Code::kConflict, 0, in_quotes(path_) + " on the host is no directory", {}}}
+               : Status{system_error("open " + in_quotes(path_))};
   }
   tree_.emplace(top_.get(), kLimits, TreeWriter::InTheWay::kOnlyFiles);
   return {};
@@ -134,14 +134,14 @@ Status TreeToHost::begin_file(const FileEntry& entry) {
   struct stat info{};
   if (::fstatat(parent_.get(), last_.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
       S_ISDIR(info.st_mode)) {
-    return Error{Code::kConflict, 0, quoted(path_) + " is a directory on the host", {}};
+    return Error{Code::kConflict, 0, in_quotes(path_) + " is a directory on the host", {}};
   }
   temporary_ = temporary_name();
   file_.reset(::openat(parent_.get(), temporary_.c_str(),
                        O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file_.valid()) {
     temporary_.clear();
-    return system_error("write " + quoted(path_));
+    return system_error("write " + in_quotes(path_));
   }
   mode_ = entry.mode & kModeBits;
   modified_ns_ = entry.modified_ns;
@@ -199,7 +199,7 @@ Status TreeToHost::contents(std::string_view data) {
 Status TreeToHost::hole(std::uint64_t size) {
   sparse_end_ = true;
   if (::lseek(file_.get(), static_cast<off_t>(size), SEEK_CUR) < 0) {
-    return system_error("write " + quoted(path_));
+    return system_error("write " + in_quotes(path_));
   }
   return {};
 }
@@ -209,12 +209,12 @@ Status TreeToHost::finish_file() {
     return {};
   }
   if (sparse_end_ && ::ftruncate(file_.get(), ::lseek(file_.get(), 0, SEEK_CUR)) != 0) {
-    return system_error("write " + quoted(path_));
+    return system_error("write " + in_quotes(path_));
   }
   sparse_end_ = false;
   const std::array<timespec, 2> times = times_of(modified_ns_);
   if (::fchmod(file_.get(), mode_) != 0 || ::futimens(file_.get(), times.data()) != 0) {
-    return system_error("set the mode of " + quoted(path_));
+    return system_error("set the mode of " + in_quotes(path_));
   }
   file_.reset();
   return {};
@@ -226,7 +226,7 @@ Status TreeToHost::finish() {
     return {};
   }
   if (::renameat(parent_.get(), temporary_.c_str(), parent_.get(), last_.c_str()) != 0) {
-    return system_error("rename to " + quoted(path_));
+    return system_error("rename to " + in_quotes(path_));
   }
   temporary_.clear();
   return {};
