@@ -62,7 +62,7 @@ if [ "${1:-}" != entered ]; then
     done
     echo $$ >".$place/session/cgroup.procs"
     if [ "$type" = cgroup2 ]; then
-      for controller in $(cat ".$place/cgroup.controllers"); do
+      for controller in $(tr ' ' '\n' <".$place/cgroup.controllers"); do
         echo "+$controller" >".$place/cgroup.subtree_control" 2>/dev/null || true
       done
     fi

@@ -45,13 +45,12 @@ while read -r set; do
   as_root="$as_root $set"
 done </srv/carrel/environment
 while read -r wanted; do
+  # shellcheck disable=SC2086 # $as_root is words
   case $wanted in
     demo) part demo ./dev demo ;;
-    # shellcheck disable=SC2086 # words
     test) part test $as_root ./dev test ;;
     # The unit tests of one's own, and the end-to-end tests with those that need root.
     unit) part unit env CARREL_DIFFERENCES=/srv/carrel/differences ./dev test unit ;;
-    # shellcheck disable=SC2086
     end-to-end) part end-to-end $as_root ./dev test end-to-end ;;
     script) part script sh /srv/carrel/script ;;
   esac </dev/null
