@@ -40,7 +40,7 @@ if [ "${1:-}" != entered ]; then
   if [ -n "$COMPILED" ]; then
     mkdir -p var/cache/ccache
     mount --bind "$COMPILED" var/cache/ccache
-    chmod 777 var/cache/ccache
+    chmod -R a+rwX var/cache/ccache
     printf 'CCACHE_DIR=/var/cache/ccache\nCCACHE_UMASK=000\n' >>srv/carrel/environment
   fi
   while read -r _ place type options _; do
@@ -82,6 +82,7 @@ useradd --create-home --shell /bin/bash newcomer
 echo 'newcomer ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/newcomer
 sed 's/^/export /' /srv/carrel/environment >/etc/profile.d/fresh.sh
 if [ -d /var/cache/ccache ]; then
+  export DEBIAN_FRONTEND=noninteractive
   apt-get -q update >/dev/null && apt-get -q -y install --no-install-recommends ccache >/dev/null
 fi
 exec su -l newcomer -c 'sh /srv/carrel/newcomer.sh'
