@@ -9,7 +9,7 @@ find_program(MUSL_CC NAMES musl-gcc REQUIRED)
 
 function(carrel_link_with_musl target)
   set(shims)
-  foreach(part IN ITEMS musl musl_bytes)
+  foreach(part IN ITEMS musl musl_bytes musl_names)
     set(object ${PROJECT_BINARY_DIR}/${part}_shims.o)
     set(source ${PROJECT_SOURCE_DIR}/src/base/${part}.c)
     add_custom_command(OUTPUT ${object}

@@ -18,7 +18,7 @@ class NumberText {
  public:
   explicit NumberText(std::uint64_t number) { add(number); }
   void add(std::uint64_t number) {
-    if (size_ != 0) {
+    if (size_ > 0 && size_ < data_.size()) {
       data_[size_++] = ' ';
     }
     auto result = std::to_chars(data_.data() + size_, data_.data() + data_.size(), number);

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "backends/microvm/kernel_image.h"
+#include "backends/microvm/module_file.h"
 #include "base/files.h"
 #include "guest/machine.h"
 #include "sandbox/builder.h"
@@ -134,15 +135,11 @@ class Modules {
       return unsupported("the kernel " + kernel_.release + " has no module '" + name + "'");
     }
     const std::string path = kernel_.modules + "/" + *found;
-    auto content = read_file_at(AT_FDCWD, path, kLargestModule);
-    if (!content.ok()) {
-      return unsupported("the module " + path + " of the machine's kernel cannot be read: " +
-                         "it is missing or compressed");
-    }
+    CARREL_ASSIGN(const std::string content, read_module(path));
     // "depends=virtio,virtio_ring", as one of the strings about the module.
     constexpr std::string_view kWord("\0depends=", 9);
-    const std::size_t at = content.value().find(kWord);
-    std::string needed = at == std::string::npos ? "" : content.value().c_str() + at + kWord.size();
+    const std::size_t at = content.find(kWord);
+    std::string needed = at == std::string::npos ? "" : content.c_str() + at + kWord.size();
     while (!needed.empty()) {
       const std::size_t comma = std::min(needed.find(','), needed.size());
       CARREL_TRY(add(plain_name(needed.substr(0, comma)), list));
@@ -274,7 +271,7 @@ Result<UniqueFd> make_first_files(const BootKernel& kernel, int program,
   CARREL_ASSIGN(const std::vector<std::string> modules, modules_of(kernel, parts));
   std::string order;
   for (const std::string& path : modules) {
-    CARREL_ASSIGN(std::string content, read_file_at(AT_FDCWD, path, kLargestModule));
+    CARREL_ASSIGN(std::string content, read_module(path));
     std::string name = plain_name(path) + ".ko";
     order += "/" + name + "\n";
     files.push_back({std::move(name), std::move(content)});

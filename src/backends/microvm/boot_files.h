@@ -36,8 +36,8 @@ struct MachineParts {
   enum class Line { kPort, kVsock } line = Line::kPort;
 };
 
-// The paths of the modules that a machine needs, in the order in which they can be loaded. What the
-// kernel has built in is left out. kUnsupported: one is missing or is compressed.
+// The paths of the modules that a machine needs, in the order in which they can be loaded, for
+// read_module(). What the kernel has built in is left out. kUnsupported: one is missing or damaged.
 Result<std::vector<std::string>> modules_of(const BootKernel& kernel, const MachineParts& parts);
 
 struct ArchiveFile {
