@@ -52,13 +52,8 @@ Task<Result<dns::Answer>> look_up(Watched& socket, policy::Host name) {
           static_cast<ssize_t>(question.size())) {
     co_return broken("lookups do not get to the egress process");
   }
-<<<<<<< HEAD
-  std::array<std::uint8_t, kLargestDnsMessage> buffer{};
-  const auto n = co_await read_some(socket, buffer, in(kSelfTestPatience));
-=======
   std::array<std::uint8_t, dns::kLargestMessage> buffer{};
-  const auto n = co_await read_some(socket, buffer, in(kPatience));
->>>>>>> dns
+  const auto n = co_await read_some(socket, buffer, in(kSelfTestPatience));
   if (n <= 0) {
     co_return broken("lookups are not answered");
   }

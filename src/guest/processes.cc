@@ -82,6 +82,40 @@ Posture posture(pid_t pid) {
   return worst;
 }
 
+// The signals in a line of /proc/PID/status, hexadecimal digits after its name.
+std::uint64_t signals_of(std::string_view status, std::string_view name) {
+  const std::size_t at = status.find(name);
+  if (at == std::string_view::npos) {
+    return 0;
+  }
+  status.remove_prefix(at + name.size());
+  std::uint64_t signals = 0;
+  for (char digit : status) {
+    const bool letter = digit >= 'a' && digit <= 'f';
+    if (!letter && (digit < '0' || digit > '9')) {
+      break;
+    }
+    signals = signals << 4 | static_cast<std::uint64_t>(letter ? digit - 'a' + 10 : digit - '0');
+  }
+  return signals;
+}
+
+constexpr std::uint64_t bit_of(int signal) { return 1ULL << (signal - 1); }
+
+// Whether somebody stopped it who does not stand yet: the signal is pending until the process has
+// a processor, which takes a while on a busy host.
+bool is_about_to_stop(pid_t pid) {
+  constexpr std::uint64_t kStops =
+      bit_of(SIGSTOP) | bit_of(SIGTSTP) | bit_of(SIGTTIN) | bit_of(SIGTTOU);
+  char buffer[4096];
+  const std::string_view status(buffer, read_proc(pid, "status", buffer, sizeof buffer));
+  const std::uint64_t pending =
+      signals_of(status, "\nSigPnd:\t") | signals_of(status, "\nShdPnd:\t");
+  const std::uint64_t elsewhere =
+      signals_of(status, "\nSigBlk:\t") | signals_of(status, "\nSigCgt:\t");
+  return (pending & ~elsewhere & kStops) != 0;
+}
+
 bool is_among(const StoppedBefore& before, pid_t pid) {
   for (std::size_t i = 0; i < before.count; ++i) {
     if (before.pids[i] == pid) {
@@ -214,7 +248,8 @@ void continue_stopped_children() {
 bool stop_everybody(StoppedBefore& before) {
   before.count = 0;
   each_pid([&](pid_t pid) {
-    if (pid > 1 && before.count < StoppedBefore::kMost && is_stopped(pid)) {
+    if (pid > 1 && before.count < StoppedBefore::kMost &&
+        (is_stopped(pid) || is_about_to_stop(pid))) {
       before.pids[before.count++] = pid;
     }
   });

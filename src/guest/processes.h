@@ -34,7 +34,7 @@ void end_all_but(const pid_t* minded, std::size_t count, pid_t lost);
 // whoever does it gets no more than one answer for each SIGCHLD, and a loop has an end.
 void continue_stopped_children();
 
-// Processes that were stopped by somebody else before everybody was.
+// Processes that were stopped by somebody else before everybody was, or are about to stop.
 struct StoppedBefore {
   static constexpr std::size_t kMost = 64;  // of more, the rest goes on with the others
   pid_t pids[kMost] = {};

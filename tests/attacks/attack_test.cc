@@ -32,6 +32,7 @@ void AttackTest::SetUp() {
   open_world();
   canaries_ = std::make_unique<Canaries>(place().work(GetParam()));
   before_ = host_state();
+  mounts_before_ = mounts_here();
 }
 
 void AttackTest::TearDown() {
@@ -40,6 +41,7 @@ void AttackTest::TearDown() {
     return;
   }
   EXPECT_EQ(canaries_->harmed(), "");
+  EXPECT_EQ(harm_to_mounts(mounts_before_, mounts_here()), "");
   const auto after = host_state();
   for (const auto& [what, state] : before_) {
     EXPECT_TRUE(after.at(what) == state) << what << " was changed";

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,7 @@ class AttackTest : public CarrelTest {
  private:
   std::unique_ptr<Canaries> canaries_;
   std::map<std::string, std::string> before_;
+  std::set<std::string> mounts_before_;
 };
 
 // The program with the probes, as bytes.

@@ -17,7 +17,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <sstream>
 
 #include "support/host.h"
 #include "support/place.h"
@@ -78,19 +77,6 @@ int listen_tcp(int& port) {
   }
   port = ntohs(address.sin_port);
   return fd;
-}
-
-// The engine of a test that runs beside this one (support/engine.h) mounts and unmounts all the
-// time.
-std::string mounts_of_others_than_engines() {
-  std::istringstream all(read_text("/proc/self/mountinfo").value_or("missing"));
-  std::string kept;
-  for (std::string line; std::getline(all, line);) {
-    if (line.find(" /tmp/carrel-engine-") == std::string::npos) {
-      kept += line + "\n";
-    }
-  }
-  return kept;
 }
 
 }  // namespace
@@ -169,7 +155,6 @@ std::map<std::string, std::string> host_state() {
                            "/sys/kernel/uevent_helper", "/proc/sys/kernel/hostname"}) {
     state[path] = read_text(path).value_or("missing");
   }
-  state["mounts"] = mounts_of_others_than_engines();
   for (const char* path : {"/etc/passwd", "/etc/shadow", "/usr/bin/env", "/etc/ld.so.cache"}) {
     state[path] = state_of(path);
   }

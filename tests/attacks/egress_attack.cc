@@ -27,7 +27,8 @@ void EgressAttack::TearDown() {
 
 std::string EgressAttack::text_of(const std::string& code) {
   static const std::string kClient = read_text(CARREL_EGRESS_CLIENT).value_or("");
-  return kClient + code + "\nprint('finished')\n";
+  return "SLOWNESS = " + std::to_string(slowness()) + "\n" + kClient + code +
+         "\nprint('finished')\n";
 }
 
 EgressAttack::Names EgressAttack::attempts_of(const Run& run, const std::string& where) {

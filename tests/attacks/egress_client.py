@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.request
 
-PATIENCE = 6
+PATIENCE = 6 * SLOWNESS  # comes before this text, from support/patience.h
 TOKEN = b"token-4711"
 
 
@@ -52,7 +52,7 @@ def said(host, port, data, patience=PATIENCE):
 
 def echoes(host, port=7000):
     """Whether a server that repeats what it hears is reached."""
-    return TOKEN in said(host, port, TOKEN, 3)
+    return TOKEN in said(host, port, TOKEN, 3 * SLOWNESS)
 
 
 def request(host, path="/", more="", version="1.1", method="GET"):

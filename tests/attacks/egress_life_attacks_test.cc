@@ -93,8 +93,8 @@ TEST_P(EgressLifeAttack, D29_APolicyThatChangesIsTheOldOneOrTheNewOne) {
   const auto reloads = number_from("CARREL_RELOADS", 40);
   const std::string id = create({"--network", "allow=tcp:allowed.test:7000"});
   const auto client = begin(id,
-                            "kept = socket.create_connection(('allowed.test', 7000), 3)\n"
-                            "kept.settimeout(5)\n"
+                            "kept = socket.create_connection(('allowed.test', 7000), 3 * SLOWNESS)\n"
+                            "kept.settimeout(5 * SLOWNESS)\n"
                             "print('begun', flush=True)\n"
                             "good = bad = evil = rounds = 0\n"
                             "import select\n"
@@ -145,11 +145,16 @@ TEST_P(EgressLifeAttack, D29_AConnectionThatIsBeingMadeIsJudgedByTheNewPolicy) {
       "sock = socket.create_connection(('inside.test', 7000), 3)\n"
       "sock.sendall(TOKEN)\n"
       "print('begun', flush=True)\n"
-      "sock.settimeout(6)\n"
+      "sock.settimeout(6 * SLOWNESS)\n"
       "attempt('reached', lambda: sock.recv(100))\n";
   for (const bool changed : {true, false}) {
+    const auto calls = [&] {
+      const std::vector<std::string> all = internet().packets();
+      return std::count(all.begin(), all.end(), "tcp 10.1.2.3 7000");
+    };
+    const auto before = calls();
     const auto client = begin(id, code);
-    std::this_thread::sleep_for(milliseconds(300));
+    ASSERT_TRUE(eventually(seconds(5), [&] { return calls() > before; })) << "nobody calls";
     if (changed) {
       set_network(id, "allow=tcp:inside.test:7000");
     }
@@ -158,8 +163,12 @@ TEST_P(EgressLifeAttack, D29_AConnectionThatIsBeingMadeIsJudgedByTheNewPolicy) {
     EXPECT_EQ(run.out.find("through reached") == std::string::npos, changed) << run.out << run.err;
     EXPECT_EQ(internet().connections().empty(), changed);
     set_network(id, "allow=tcp:inside.test:7000,tcp:10.1.2.3:7000");
-    internet().run("ip addr del 10.1.2.3/32 dev lo; ip route add blackhole 10.1.2.3");
-    std::this_thread::sleep_for(milliseconds(500));
+    const std::string closed = changed ? "closed-first" : "closed-second";
+    internet().run("ip addr del 10.1.2.3/32 dev lo; ip route add blackhole 10.1.2.3; touch " +
+                   closed);
+    ASSERT_TRUE(eventually(seconds(5), [&] {
+      return std::filesystem::exists(internet().directory() + "/" + closed);
+    }));
   }
 }
 
@@ -228,7 +237,7 @@ TEST_P(EgressLifeAttack, D31_ACommandWaitsForAnEgressProcessThatStandsStill) {
   ASSERT_GT(egress, 0);
   ASSERT_EQ(::kill(egress, SIGSTOP), 0);
   Process one(launch({"run", "--network", "allow=tcp:allowed.test:7000", "--", "echo", "ran"}));
-  EXPECT_FALSE(one.wait_for_output("ran", milliseconds(700)));
+  EXPECT_FALSE(one.says_within(milliseconds(700), "ran"));
   EXPECT_EQ(::kill(egress, SIGCONT), 0);
   EXPECT_THAT(one.wait(seconds(20)).out, HasSubstr("ran"));
 }
@@ -366,23 +375,29 @@ TEST_P(EgressLifeAttack, D40_OneSandboxHasNoMoreConnectionsThanItMayHave) {
                 "for sock in socks:\n"
                 "    sock.close()\n"
                 "socks.clear()\n"
-                "time.sleep(1)\n"
-                "alive = 0\n"
-                "for _ in range(300):\n"
-                "    sock = socket.socket()\n"
-                "    sock.settimeout(3)\n"
-                "    socks.append(sock)\n"
-                "    try:\n"
-                "        sock.connect((where, 7000))\n"
-                "        sock.sendall(TOKEN)\n"
-                "        alive += sock.recv(100) == TOKEN\n"
-                "    except OSError:\n"
-                "        pass\n"
+                "# That those were closed is seen a moment later.\n"
+                "until, alive = time.time() + 20 * SLOWNESS, 0\n"
+                "while alive < 256 and time.time() < until:\n"
+                "    for sock in socks:\n"
+                "        sock.close()\n"
+                "    socks.clear()\n"
+                "    time.sleep(1)\n"
+                "    alive = 0\n"
+                "    for _ in range(300):\n"
+                "        sock = socket.socket()\n"
+                "        sock.settimeout(3 * SLOWNESS)\n"
+                "        socks.append(sock)\n"
+                "        try:\n"
+                "            sock.connect((where, 7000))\n"
+                "            sock.sendall(TOKEN)\n"
+                "            alive += sock.recv(100) == TOKEN\n"
+                "        except OSError:\n"
+                "            pass\n"
                 "print('alive', alive, flush=True)\n");
   long most = 0;
   const bool begun = eventually(seconds(20), [&] {
     most = std::max(most, open_descriptors());
-    return flood->wait_for_output("begun", milliseconds(5));
+    return flood->says_within(milliseconds(5), "begun");
   });
   EXPECT_TRUE(begun) << flood->err();
   RecordProperty("descriptors", std::to_string(most));
@@ -391,7 +406,7 @@ TEST_P(EgressLifeAttack, D40_OneSandboxHasNoMoreConnectionsThanItMayHave) {
   EXPECT_EQ(through_in(other,
                        "begun = time.time()\n"
                        "attempt('other', echoes, 'allowed.test')\n"
-                       "attempt('slowly', lambda: time.time() - begun > 3)\n"),
+                       "attempt('slowly', lambda: time.time() - begun > 3 * SLOWNESS)\n"),
             Names{"other"});
   EXPECT_LT(resident_kib(), 96 << 10);
   const Run usage = carrel({"net", "usage", "--json", id});
@@ -433,7 +448,7 @@ TEST_P(EgressLifeAttack, D40_AFloodOfLookupsLeavesOthersAlone) {
                        "for _ in range(5):\n"
                        "    attempt('other', answers, 'allowed.test')\n"
                        "print('took', time.time() - begun)\n"
-                       "attempt('slowly', lambda: time.time() - begun > 5)\n"),
+                       "attempt('slowly', lambda: time.time() - begun > 5 * SLOWNESS)\n"),
             Names{"other"});
   EXPECT_LT(resident_kib(), 96 << 10);
   EXPECT_FALSE(flood->wait(seconds(100)).timed_out);

@@ -157,10 +157,7 @@ TEST_P(EgressRouteAttack, D11_OtherWaysToAskForNamesAreClosed) {
   EXPECT_THAT(through_outside(code),
               testing::IsSupersetOf(Names{"over https", "over tls", "datagram to 8.8.8.8 853",
                                           "datagram to 224.0.0.251 5353"}));
-  // Nobody waits for what becomes of a datagram.
-  EXPECT_TRUE(eventually(std::chrono::seconds(5), [&] {
-    return testing::Matches(Contains("udp 8.8.8.8 853"))(reached());
-  })) << testing::PrintToString(reached());
+  EXPECT_THAT(reached(), Contains("udp 8.8.8.8 853"));
 }
 
 TEST_P(EgressRouteAttack, D12_DatagramsAndPingsAreRefusedAtOnce) {
@@ -173,7 +170,7 @@ TEST_P(EgressRouteAttack, D12_DatagramsAndPingsAreRefusedAtOnce) {
       "            sock.send(b'\\x08\\0\\xf7\\xff' + b'\\0' * 60)\n"
       "            return True\n"
       "    finally:\n"
-      "        if time.time() - begun > 1:\n"
+      "        if time.time() - begun > SLOWNESS:\n"
       "            print('through slowly', flush=True)\n"
       "for port in (1, 123, 443, 500, 4500, 33434, 65535):\n"
       "    attempt('udp %d' % port, sent, socket.AF_INET, socket.SOCK_DGRAM, 0, ('11.1.1.1', "

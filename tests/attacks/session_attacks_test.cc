@@ -240,8 +240,8 @@ TEST_P(SessionAttack, I17_ACancelledFloodLeavesNothing) {
     EXPECT_TRUE(eventually(seconds(5), [] { return !is_running("yes"); }));
     expect_usable(id, "a cancelled flood");
   }
-  Process gone(launch({"sh", id, "sleep 0.5; echo still"}));
-  std::this_thread::sleep_for(milliseconds(100));
+  Process gone(launch({"sh", id, "echo begun; sleep 0.5; echo still"}));
+  ASSERT_TRUE(gone.wait_for_output("begun", seconds(10)));
   gone.send(SIGKILL);
   gone.wait(seconds(5));
   expect_usable(id, "a client that was killed");

@@ -1,16 +1,14 @@
 """The same tests with another backend.
 
-usage: conformance.py BUILD BACKEND [--quick | --only PROGRAM... [--failed]] [--jobs N] [--json FILE]
+usage: conformance.py BUILD BACKEND [--quick | --only PROGRAM...] [--jobs N] [--json FILE]
 
 Runs the end-to-end, attack and crash tests of a build with CARREL_TEST_BACKEND, except for the
 differences that are listed with their reasons. Without --quick all of them, and the differences as
 well, which must still be some. --only names some of the programs, as `shell` or `box_attacks`: what
-they find takes the place of what FILE says of them, so that a whole run can be made in parts. With
---failed only those of their tests are run that failed according to FILE.
+they find takes the place of what FILE says of them, so that a whole run can be made in parts.
 
-Tests that fail are run once more when nothing else is: what holds then is counted as held, as it may
-only have been slow beside others, and is named with what it said, for somebody to judge. What a program
-found is written to FILE at once. The last line is "N passed, N failed".
+A test that fails has failed: nothing is run again. What a program found is written to FILE at once.
+The last line is "N passed, N failed".
 """
 
 import argparse
@@ -135,7 +133,6 @@ def main():
     parser.add_argument("backend")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", nargs="+", metavar="PROGRAM")
-    parser.add_argument("--failed", action="store_true")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -145,21 +142,10 @@ def main():
         sys.exit(f"there is no backend '{options.backend}' in differences.txt")
     programs = chosen(options)
     with engine_of(options.backend):
-        if options.failed:
-            before = json.loads(options.json.read_text())["programs"]
-            with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-                found = dict(zip((program.name for program in programs), pool.map(
-                    lambda one: once_more(one, options.backend, known, before[one.name]),
-                    programs)))
-            keep(options, known, found)
-        else:
-            found = suite(options, programs, known)
+        found = suite(options, programs, known)
     for one in found.values():
         for name, said in one["failed"].items():
             print(f"FAILED {name}\n    " + said[:1500].replace("\n", "\n    "))
-        for name, said in one["again"].items():
-            print(f"held the second time: {name}; the first time it said\n    "
-                  + said[:KEPT].replace("\n", "\n    "))
     passed = sum(one["passed"] for one in found.values())
     failed = sum(len(one["failed"]) for one in found.values())
     skipped = sum(one["skipped"] for one in found.values())
@@ -194,7 +180,7 @@ def engine_of(backend):
 
 
 def suite(options, programs, known):
-    """Runs the programs: {name: {"passed", "skipped", "failed", "again", "differing"}}
+    """Runs the programs: {name: {"passed", "skipped", "failed", "differing"}}
 
     What one of them found is written as soon as it is known: a run that is stopped loses the rest.
     """
@@ -202,8 +188,7 @@ def suite(options, programs, known):
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         excluded = "*:-" + ":".join(known)
         listed = None if options.quick else ":".join(known)
-        # Tests of what is refused wait for what never comes: they are given no more time than usual,
-        # and have it when they are run again because they did not fail as they should.
+        # Tests of what is refused wait for what never comes: they are given no more time than usual.
         waiting = [(program, *([pool.submit(run, program, options.backend, which, shard, SHARDS, slow)
                                 for shard in range(SHARDS) if which]
                                for which, slow in ((excluded, None), (listed, 1))))
@@ -213,10 +198,6 @@ def suite(options, programs, known):
             keep(options, known, found)
             if sys.stdout.isatty():
                 print(f"\r{number} of {len(waiting)} programs", end="", flush=True)
-    for program in programs:
-        if found[program.name]["failed"]:
-            found[program.name] = once_more(program, options.backend, known, found[program.name])
-            keep(options, known, found)
     return found
 
 
@@ -232,26 +213,7 @@ def summed(tests, differing, known):
     failed.update(failures(tests))
     return {"passed": sum(said == "passed" for said in tests.values()),
             "skipped": sum(said == "skipped" for said in tests.values()),
-            "differing": sorted(differing), "failed": failed, "again": {}}
-
-
-def once_more(program, backend, known, before):
-    """What is known of a program after its failed tests were run again."""
-    if not before["failed"]:
-        return before
-    tests = run(program, backend, ":".join(before["failed"]))
-    gone = {name: said for name, said in before["failed"].items() if name not in tests}
-    listed = {name: said for name, said in tests.items()
-              if any(fnmatch.fnmatchcase(name, one) for all in known for one in all.split(":"))}
-    wrong = judged(listed, known)
-    held = [name for name, said in tests.items() if said == "passed" and name not in wrong]
-    others = {name: said for name, said in tests.items() if name not in listed}
-    return {"passed": before["passed"] + len(held),
-            "skipped": before["skipped"] + sum(said == "skipped" for said in others.values()),
-            "differing": sorted(set(before["differing"]) - set(held) - set(others)
-                                | set(listed) - set(held)),
-            "failed": {**gone, **wrong, **failures(others)},
-            "again": {**before["again"], **{name: before["failed"][name] for name in held}}}
+            "differing": sorted(differing), "failed": failed}
 
 
 def shortened(said):
@@ -267,7 +229,7 @@ def keep(options, known, found):
         return
     programs = json.loads(path.read_text())["programs"] if options.only and path.exists() else {}
     for name, one in found.items():
-        programs[name] = dict(one, failed=shortened(one["failed"]), again=shortened(one["again"]))
+        programs[name] = dict(one, failed=shortened(one["failed"]))
     names = {Path(name).name for name in WHOLE}
     quick = {Path(name).name for name in QUICK}
     path.parent.mkdir(exist_ok=True)
@@ -278,7 +240,6 @@ def keep(options, known, found):
         "passed": sum(one["passed"] for one in programs.values()),
         "skipped": sum(one["skipped"] for one in programs.values()),
         "failed": sorted(name for one in programs.values() for name in one["failed"]),
-        "again": sorted(name for one in programs.values() for name in one["again"]),
         "differences": known,
         "programs": dict(sorted(programs.items()))}, indent=2) + "\n")
 

@@ -46,7 +46,7 @@ def counts(differences, results):
         if one is None:
             lines.append(f"| `{backend}` | not yet | | | | | {listed} |")
         else:
-            lines.append(f"| `{backend}` | {one['run']} | {one['passed']} | {len(one['again'])} | "
+            lines.append(f"| `{backend}` | {one['run']} | {one['passed']} | {len(one.get('again', []))} | "
                          f"{len(one['failed'])} | {one['skipped']} | {listed} |")
     return lines
 

@@ -176,7 +176,7 @@ TEST_P(KeeperTest, ACreateThatHangsKeepsNobodyWaiting) {
       }
     }
     if (fresh == 0 || ::kill(fresh, SIGSTOP) != 0 ||
-        hanging.wait_for_output("\n", milliseconds(300))) {
+        hanging.says_within(milliseconds(300), "\n")) {
       continue;  // it was quicker
     }
     Run made = carrel({"create"});

@@ -134,10 +134,7 @@ calls = [{name = "exec", arguments = {command = "cat /workspace/kept; sleep 60"}
   {
     Process process(launch({"agent", "run", "--script", script, "--file", flow}));
     ASSERT_TRUE(process.wait_for_output("first", std::chrono::seconds(30)));
-    for (int i = 0; i < 300 && process.err().find("cat /workspace/kept") == std::string::npos;
-         ++i) {
-      process.wait_for_output("never", std::chrono::milliseconds(50));
-    }
+    process.wait_for_error("cat /workspace/kept", std::chrono::seconds(20));
     ASSERT_THAT(process.err(), HasSubstr("turn default finished"));
     process.send(SIGKILL);
     process.wait(std::chrono::seconds(10));
@@ -479,9 +476,7 @@ TEST_P(Agent, AnInterruptEndsTheTurnAndTheSandbox) {
 calls = [{name = "exec", arguments = {command = "sleep 100"}}]
 )");
   Process process(launch({"agent", "run", "--script", script, "wait"}));
-  for (int i = 0; i < 300 && process.err().find("$ sleep 100") == std::string::npos; ++i) {
-    process.wait_for_output("never", std::chrono::milliseconds(50));
-  }
+  process.wait_for_error("$ sleep 100", std::chrono::seconds(20));
   ASSERT_THAT(process.err(), HasSubstr("$ sleep 100"));
   process.wait_for_output("never", std::chrono::milliseconds(300));
   process.send(SIGINT);
@@ -503,9 +498,7 @@ text = "So it is."
   {
     Process process(launch({"agent", "run", "--script", script, "--profile", profile, "--execution",
                             "ask", "paint it"}));
-    for (int i = 0; i < 300 && process.err().find("answer with") == std::string::npos; ++i) {
-      process.wait_for_output("never", std::chrono::milliseconds(50));
-    }
+    process.wait_for_error("answer with", std::chrono::seconds(20));
     EXPECT_THAT(process.err(), HasSubstr("carrel flow answer ask ask_question:0:"));
     process.send(SIGKILL);
     process.wait(std::chrono::seconds(10));

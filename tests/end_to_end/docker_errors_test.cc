@@ -64,7 +64,7 @@ TEST_P(DockerErrors, AnEngineThatStandsStillIsGivenUpWhereverItStopped) {
   ASSERT_TRUE(busy.wait_for_output("works", seconds(10)));
   for (const int wait_ms : {0, 40, 80, 120, 160, 200, 250}) {
     milliseconds best = seconds(60);
-    for (int tries = 0; tries < kTries && best >= kSoon; ++tries) {
+    for (int tries = 0; tries < kTries && best >= patient(kSoon); ++tries) {
       Process run(launch({"run", "--backend", "docker", "--", "true"}));
       ::usleep(static_cast<useconds_t>(wait_ms) * 1000);
       ::kill(engine_->pid(), SIGSTOP);
@@ -75,7 +75,7 @@ TEST_P(DockerErrors, AnEngineThatStandsStillIsGivenUpWhereverItStopped) {
       EXPECT_TRUE(ended.status == 0 || says_one_line(ended, "the Docker engine at"))
           << wait_ms << ended.err;
     }
-    EXPECT_LT(best, kSoon) << "stopped after " << wait_ms << " ms";
+    EXPECT_LT(best, patient(kSoon)) << "stopped after " << wait_ms << " ms";
   }
   expect_recovery();
 }
@@ -94,9 +94,9 @@ TEST_P(DockerErrors, APullEndsWithAnEngineThatStandsStill) {
   ASSERT_TRUE(registry.wait_for_output("\n", seconds(10)));
   const std::string port = std::to_string(std::atoi(registry.out().c_str()));
   milliseconds best = seconds(60);
-  for (int tries = 0; tries < kTries && best >= kSoon; ++tries) {
+  for (int tries = 0; tries < kTries && best >= patient(kSoon); ++tries) {
     Process pull(launch({"image", "pull", "docker:localhost:" + port + "/nothing:v1"}));
-    EXPECT_FALSE(pull.wait_for_output("\n", seconds(3)));
+    EXPECT_FALSE(pull.says_within(seconds(3), "\n"));
     ::kill(engine_->pid(), SIGSTOP);
     const Clock::time_point stopped = Clock::now();
     const Run ended = pull.wait(seconds(20));
@@ -105,7 +105,7 @@ TEST_P(DockerErrors, APullEndsWithAnEngineThatStandsStill) {
     EXPECT_EQ(ended.status, 125);
     EXPECT_TRUE(says_one_line(ended, "did not answer and does nothing")) << ended.err;
   }
-  EXPECT_LT(best, kSoon);
+  EXPECT_LT(best, patient(kSoon));
 }
 
 TEST_P(DockerErrors, AnEngineThatIsKilledIsToldAtOnceWhereverItWas) {
@@ -116,7 +116,7 @@ TEST_P(DockerErrors, AnEngineThatIsKilledIsToldAtOnceWhereverItWas) {
     ::kill(engine_->pid(), SIGKILL);
     const Clock::time_point killed = Clock::now();
     const Run ended = run.wait(seconds(20));
-    EXPECT_LT(Clock::now() - killed, kSoon) << wait_ms;
+    EXPECT_LT(Clock::now() - killed, patient(kSoon)) << wait_ms;
     EXPECT_TRUE(ended.status == 0 || says_one_line(ended, "does not answer"))
         << wait_ms << ended.err;
     engine_->start_again();
@@ -135,14 +135,14 @@ TEST_P(DockerErrors, AFullDiskOfTheEnginesIsTold) {
     }
   }
   milliseconds best = seconds(60);
-  for (int tries = 0; tries < kTries && best >= kSoon; ++tries) {
+  for (int tries = 0; tries < kTries && best >= patient(kSoon); ++tries) {
     const Run run = docker({"run", "--", "echo", "came in"});
     EXPECT_EQ(run.status, 125) << run.out;
     EXPECT_TRUE(says_one_line(run, "no space left on device")) << run.err;
     EXPECT_NE(run.err.find("make room where the engine keeps its data"), std::string::npos);
     best = std::min(best, run.duration);
   }
-  EXPECT_LT(best, kSoon);
+  EXPECT_LT(best, patient(kSoon));
   ASSERT_EQ(::unlink(filler.c_str()), 0);
   expect_recovery();
 }

@@ -247,7 +247,7 @@ TEST_P(Traced, CollectorThatIsNotThereStopsNobody) {
   for (int i = 0; i < 200; ++i) {
     ASSERT_EQ(get("/v1/version").status, 200);
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - before, 5s);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, patient(5s));
   EXPECT_EQ(daemon_->stop(), 0);
   EXPECT_TRUE(
       says_one_line(carrel({"serve", "--otlp", "http://collector.example"}), "unencrypted"));

@@ -47,6 +47,15 @@ bool is_number(const std::string& text) {
   return !text.empty();
 }
 
+std::string mount_point_of(const std::string& line) {
+  std::istringstream words(line);
+  std::string word;
+  for (int column = 0; column < 5; ++column) {
+    words >> word;
+  }
+  return word;
+}
+
 }  // namespace
 
 bool is_nursery(const HostProcess& process) { return process.name == "carrel-nursery"; }
@@ -214,15 +223,27 @@ unsigned long number_from(const char* variable, unsigned long otherwise) {
   return text == nullptr ? otherwise : std::strtoul(text, nullptr, 10);
 }
 
-bool eventually(std::chrono::milliseconds patience, const std::function<bool()>& question) {
-  const auto deadline = std::chrono::steady_clock::now() + patient(patience);
-  while (!question()) {
-    if (std::chrono::steady_clock::now() >= deadline) {
-      return false;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+std::set<std::string> mounts_here() {
+  std::istringstream all(read_text("/proc/self/mountinfo").value_or("missing"));
+  std::set<std::string> lines;
+  for (std::string line; std::getline(all, line);) {
+    lines.insert(line);
   }
-  return true;
+  return lines;
+}
+
+std::string harm_to_mounts(const std::set<std::string>& before,
+                           const std::set<std::string>& after) {
+  std::string harm;
+  for (const std::string& line : after) {
+    harm += before.contains(line) ? "" : "new: " + line + "\n";
+  }
+  for (const std::string& line : before) {
+    struct stat info{};
+    const bool is_there = ::lstat(mount_point_of(line).c_str(), &info) == 0;
+    harm += after.contains(line) || !is_there ? "" : "gone: " + line + "\n";
+  }
+  return harm;
 }
 
 }  // namespace carrel::test

@@ -2,11 +2,12 @@
 
 #include <sys/types.h>
 
-#include <chrono>
-#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
+
+#include "support/patience.h"
 
 namespace carrel::test {
 
@@ -38,6 +39,13 @@ std::optional<std::string> read_text(const std::string& path);
 // Aborts when it cannot: a test without its files means nothing.
 void write_text(const std::string& path, const std::string& text, mode_t mode = 0644);
 
+// The lines of mountinfo in this process's own mount namespace, into which no neighbour mounts.
+std::set<std::string> mounts_here();
+// The lines that are new, and those that are gone although what they were mounted on is there. A
+// neighbour that removes its own folder takes a mount away that was on it, in every namespace.
+std::string harm_to_mounts(const std::set<std::string>& before,
+                           const std::set<std::string>& after);
+
 // What a bind mount of an absolute path has as its root in mountinfo, spelled as it is there: the
 // path itself where / is a whole disk, "/@/usr" where it is the subvolume "@".
 std::string path_in_its_file_system(const std::string& path);
@@ -57,8 +65,5 @@ bool is_idle_place(const std::string& group);
 
 // A number from the environment, for a test that can be made longer.
 unsigned long number_from(const char* variable, unsigned long otherwise);
-
-// Asks again until the answer is yes or the time is over.
-bool eventually(std::chrono::milliseconds patience, const std::function<bool()>& question);
 
 }  // namespace carrel::test

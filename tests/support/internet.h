@@ -27,8 +27,9 @@ class Internet {
   // What the authority for names was asked, as "name type", and what came to its web servers.
   [[nodiscard]] std::vector<std::string> queries() const;
   [[nodiscard]] std::vector<nlohmann::json> requests() const;
-  // Whom anybody began to talk to, as "tcp 11.1.1.1 443", and which of those that repeat what they
-  // hear were connected to, as "11.1.1.1 7000".
+  // Whom anybody began to talk to so far, as "tcp 11.1.1.1 443": everything that was sent before
+  // this call, however late it is written down. And which of those that repeat what they hear were
+  // connected to, as "11.1.1.1 7000".
   [[nodiscard]] std::vector<std::string> packets() const;
   [[nodiscard]] std::vector<std::string> connections() const;
 
@@ -40,6 +41,8 @@ class Internet {
 
  private:
   [[nodiscard]] std::vector<std::string> lines(const std::string& file) const;
+  // Waits until what was sent so far is written down.
+  void await_packets() const;
 
   std::string directory_;
   std::unique_ptr<Process> process_;

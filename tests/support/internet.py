@@ -2,7 +2,8 @@
 
 In a network namespace of its own: an authority for every name, which writes down each question;
 web servers with and without TLS; a metadata service; servers that repeat what they hear. Whoever
-begins to talk to it is written down in "packets", whether there is a server or not. The test
+begins to talk to it is written down in "packets", whether there is a server or not, and a datagram
+that begins with MARK is written down in "marks": what was sent before it is in "packets". The test
 connects its own namespace to it. Prints its process id, waits for a line, and prints "ready"; each
 further line is a command that it runs in its network. What is in DIRECTORY/files is at /files/.
 """
@@ -57,6 +58,7 @@ FOREIGN = "foreign.test"
 FOUR = "four.test"  # fails for IPv6
 CUT = ("large.test", "cut.test")  # the answer fits in no datagram
 PLAIN = "plain.test"  # EDNS makes no sense to it
+MARK = b"carrel-mark "
 ECHO_PORTS = (21, 25, 853, 2222, 7000, 8080)
 
 directory = sys.argv[1]
@@ -326,6 +328,9 @@ def watch_with(tap, names):
                 continue  # neighbours; connections that exist
         else:
             continue
+        if protocol == 17 and data[at + 8:].startswith(MARK):
+            note("marks", data[at + 8 + len(MARK):].decode("ascii", "replace"))
+            continue
         port = struct.unpack(">H", data[at + 2:at + 4])[0] if protocol in (6, 17) else 0
         note("packets", f"{names.get(protocol, protocol)} {target} {port}")
 
@@ -373,7 +378,7 @@ def serve(server):
 
 def main():
     os.makedirs(directory, exist_ok=True)
-    for file in ("queries", "requests", "connections", "packets"):
+    for file in ("queries", "requests", "connections", "packets", "marks"):
         open(os.path.join(directory, file), "a", encoding="ascii").close()
     devnull = os.open(os.devnull, os.O_RDWR)
     os.dup2(devnull, 2)

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -175,6 +176,14 @@ void Place::give(const std::string& path, As as) const {
 
 namespace {
 
+// A machine that is emulated takes the longer to boot the busier the host is, and the longer to be
+// saved.
+long seconds_for_a_boot() {
+  constexpr std::chrono::seconds kUsual(120);
+  constexpr std::chrono::seconds kMost(600);
+  return std::min<std::chrono::milliseconds>(patient(kUsual), kMost) / std::chrono::seconds(1);
+}
+
 // The same tests are run with each backend: it is named where a sandbox is made.
 std::vector<std::string> with_backend(std::vector<std::string> arguments) {
   const Walls tested = walls();
@@ -207,6 +216,7 @@ Launch Place::launch(As as, std::vector<std::string> arguments, const Options& o
   const char* const snapshots = std::getenv("CARREL_VM_SNAPSHOTS");
   launch.environment.push_back(std::string("CARREL_VM_SNAPSHOTS=") +
                                (snapshots == nullptr ? "off" : snapshots));
+  launch.environment.push_back("CARREL_VM_BOOT_SECONDS=" + std::to_string(seconds_for_a_boot()));
   for (const std::string& variable : options.environment) {
     const std::string prefix = variable.substr(0, variable.find('=') + 1);
     std::erase_if(launch.environment,

@@ -191,28 +191,41 @@ void Process::serve(milliseconds patience, std::string_view* input) {
 
 void Process::write(const std::string& text) {
   std::string_view rest = text;
-  const Clock::time_point deadline = Clock::now() + patient(std::chrono::seconds(30));
-  while (!rest.empty() && input_ >= 0 && Clock::now() < deadline) {
+  const Deadline deadline(std::chrono::seconds(30));
+  while (!rest.empty() && input_ >= 0 && !deadline.is_over()) {
     serve(milliseconds(100), &rest);
   }
 }
 
 bool Process::wait_for_output(const std::string& text, milliseconds patience) {
-  const Clock::time_point deadline = Clock::now() + patient(patience);
-  while (run_.out.find(text) == std::string::npos) {
-    if (Clock::now() >= deadline || output_ < 0) {
-      return false;
-    }
+  const Deadline deadline(patience);
+  while (!has_said(text) && output_ >= 0 && !deadline.is_over()) {
     serve(milliseconds(20), nullptr);
   }
-  return true;
+  return has_said(text);
+}
+
+bool Process::wait_for_error(const std::string& text, milliseconds patience) {
+  const Deadline deadline(patience);
+  while (run_.err.find(text) == std::string::npos && error_ >= 0 && !deadline.is_over()) {
+    serve(milliseconds(20), nullptr);
+  }
+  return run_.err.find(text) != std::string::npos;
+}
+
+bool Process::says_within(milliseconds length, const std::string& text) {
+  const Clock::time_point end = Clock::now() + length;
+  while (!has_said(text) && output_ >= 0 && Clock::now() < end) {
+    serve(milliseconds(5), nullptr);
+  }
+  return has_said(text);
 }
 
 Run Process::wait(milliseconds patience) {
   close_input();
-  const Clock::time_point deadline = Clock::now() + patient(patience);
+  const Deadline deadline(patience);
   while (!ended_) {
-    if (Clock::now() >= deadline) {
+    if (deadline.is_over()) {
       run_.timed_out = true;
       ::kill(pid_, SIGKILL);
       reap(0);

@@ -59,9 +59,15 @@ class Process {
   void write(const std::string& text);
   void close_input();
   void send(int signal) const;
-  // Reads output until `text` is in it; false when the time is over or the program ended first.
+  // Reads output until `text` is in it; false when a Deadline of that length (see patience.h) is
+  // over or the program ended first.
   bool wait_for_output(const std::string& text, std::chrono::milliseconds patience);
-  // Closes its input, reads everything and waits for the end. After `patience` it is killed.
+  // The same for its standard error.
+  bool wait_for_error(const std::string& text, std::chrono::milliseconds patience);
+  // Reads output for exactly this long, or until `text` is in it: for what must not be said.
+  bool says_within(std::chrono::milliseconds length, const std::string& text);
+  // Closes its input, reads everything and waits for the end. After a Deadline of that length it
+  // is killed.
   Run wait(std::chrono::milliseconds patience);
   // Closes this side's end of its standard output.
   void close_output();
@@ -70,6 +76,9 @@ class Process {
   // Serves the pipes once, for at most `patience`; what is left of `input` is sent.
   void serve(std::chrono::milliseconds patience, std::string_view* input);
   bool reap(int flags);
+  [[nodiscard]] bool has_said(const std::string& text) const {
+    return run_.out.find(text) != std::string::npos;
+  }
 
   pid_t pid_ = -1;
   int input_ = -1;
