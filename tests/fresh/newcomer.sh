@@ -50,8 +50,8 @@ while read -r wanted; do
     demo) part demo ./dev demo ;;
     test) part test $as_root ./dev test ;;
     # The unit tests of one's own, and the end-to-end tests with those that need root.
-    unit) part unit env CARREL_DIFFERENCES=/srv/carrel/differences ./dev test unit ;;
-    end-to-end) part end-to-end $as_root ./dev test end-to-end ;;
+    unit) part unit env CARREL_DIFFERENCES=/srv/carrel/differences ./dev test --unit ;;
+    end-to-end) part end-to-end $as_root ./dev test --end-to-end ;;
     script) part script sh /srv/carrel/script ;;
   esac </dev/null
 done </srv/carrel/parts
