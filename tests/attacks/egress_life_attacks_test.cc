@@ -92,29 +92,30 @@ CARREL_AS_BOTH(EgressLifeAttack);
 TEST_P(EgressLifeAttack, D29_APolicyThatChangesIsTheOldOneOrTheNewOne) {
   const auto reloads = number_from("CARREL_RELOADS", 40);
   const std::string id = create({"--network", "allow=tcp:allowed.test:7000"});
-  const auto client = begin(id,
-                            "kept = socket.create_connection(('allowed.test', 7000), 3 * SLOWNESS)\n"
-                            "kept.settimeout(5 * SLOWNESS)\n"
-                            "print('begun', flush=True)\n"
-                            "good = bad = evil = rounds = 0\n"
-                            "import select\n"
-                            "while not select.select([sys.stdin], [], [], 0)[0]:\n"
-                            "    rounds += 1\n"
-                            "    kept.sendall(TOKEN)\n"
-                            "    if kept.recv(100) != TOKEN:\n"
-                            "        print('through cut', flush=True)\n"
-                            "    for host in ('11.6.6.6', 'evil.test', '10.1.2.3'):\n"
-                            "        try:\n"
-                            "            if echoes(host):\n"
-                            "                print('through', host, flush=True)\n"
-                            "        except OSError:\n"
-                            "            pass\n"
-                            "    try:\n"
-                            "        good += echoes('allowed.test')\n"
-                            "    except OSError:\n"
-                            "        bad += 1\n"
-                            "print('rounds', rounds, good, bad)\n"
-                            "attempt('allowed', lambda: good and not bad)\n");
+  const auto client =
+      begin(id,
+            "kept = socket.create_connection(('allowed.test', 7000), 3 * SLOWNESS)\n"
+            "kept.settimeout(5 * SLOWNESS)\n"
+            "print('begun', flush=True)\n"
+            "good = bad = evil = rounds = 0\n"
+            "import select\n"
+            "while not select.select([sys.stdin], [], [], 0)[0]:\n"
+            "    rounds += 1\n"
+            "    kept.sendall(TOKEN)\n"
+            "    if kept.recv(100) != TOKEN:\n"
+            "        print('through cut', flush=True)\n"
+            "    for host in ('11.6.6.6', 'evil.test', '10.1.2.3'):\n"
+            "        try:\n"
+            "            if echoes(host):\n"
+            "                print('through', host, flush=True)\n"
+            "        except OSError:\n"
+            "            pass\n"
+            "    try:\n"
+            "        good += echoes('allowed.test')\n"
+            "    except OSError:\n"
+            "        bad += 1\n"
+            "print('rounds', rounds, good, bad)\n"
+            "attempt('allowed', lambda: good and not bad)\n");
   for (unsigned long i = 0; i < reloads; ++i) {
     if (i % 8 == 7) {
       EXPECT_NE(carrel({"net", "set", id, "allow=no such thing"}).status, 0);

@@ -175,8 +175,7 @@ TEST_P(KeeperTest, ACreateThatHangsKeepsNobodyWaiting) {
         fresh = !is_known && program.starts_with("/memfd:") ? pid : fresh;
       }
     }
-    if (fresh == 0 || ::kill(fresh, SIGSTOP) != 0 ||
-        hanging.says_within(milliseconds(300), "\n")) {
+    if (fresh == 0 || ::kill(fresh, SIGSTOP) != 0 || hanging.says_within(milliseconds(300), "\n")) {
       continue;  // it was quicker
     }
     Run made = carrel({"create"});

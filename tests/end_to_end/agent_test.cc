@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -478,7 +479,11 @@ calls = [{name = "exec", arguments = {command = "sleep 100"}}]
   Process process(launch({"agent", "run", "--script", script, "wait"}));
   process.wait_for_error("$ sleep 100", std::chrono::seconds(20));
   ASSERT_THAT(process.err(), HasSubstr("$ sleep 100"));
-  process.wait_for_output("never", std::chrono::milliseconds(300));
+  ASSERT_TRUE(eventually(std::chrono::seconds(10), [] {
+    const std::vector<HostProcess> all = descendants();
+    return std::any_of(all.begin(), all.end(),
+                       [](const HostProcess& one) { return one.name == "sleep"; });
+  })) << "the command does not run";
   process.send(SIGINT);
   const Run run = process.wait(std::chrono::seconds(10));
   EXPECT_EQ(run.status, 130);

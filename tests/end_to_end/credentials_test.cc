@@ -107,8 +107,8 @@ TEST_P(Credentials, R250_TheUsualClientsTrustTheSandboxesAuthority) {
       ".then(t => console.log(t), e => console.log(\"failed\", e))'; "
       "GIT_TRACE_CURL=1 git ls-remote https://allowed.test/git 2>&1 | "
       "grep -o 'SSL certificate verify ok' | head -1",
-      {"--network", "allow=https:GET:allowed.test", "--memory", "1g", "--pids", "100",
-       "--timeout", "300"});
+      {"--network", "allow=https:GET:allowed.test", "--memory", "1g", "--pids", "100", "--timeout",
+       "300"});
   EXPECT_THAT(done.out, HasSubstr("hello from allowed.test /curl")) << done.out << done.err;
   EXPECT_THAT(done.out, HasSubstr("hello from allowed.test /node")) << done.out << done.err;
   EXPECT_THAT(internet_->requests(), SizeIs(testing::Ge(3U))) << done.out << done.err;

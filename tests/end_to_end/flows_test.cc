@@ -212,8 +212,8 @@ TEST_P(Flows, AnExecutionThatRunsIsNotStartedTwice) {
   Process process(flow_launch(GetParam(), slow));
   ASSERT_TRUE(process.wait_for_output("ran", seconds(30)));
   // Its sandbox is there, and is not made after the end of this test.
-  ASSERT_TRUE(eventually(
-      seconds(20), [&] { return carrel({"ls"}).out.find("flow") != std::string::npos; }));
+  ASSERT_TRUE(eventually(seconds(20),
+                         [&] { return carrel({"ls"}).out.find("flow") != std::string::npos; }));
   json second = two();
   second["sandbox"] = "other";
   const FlowRun refused = play(second);

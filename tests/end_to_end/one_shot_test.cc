@@ -161,8 +161,8 @@ TEST_P(OneShot, InterruptEndsTheRun) {
 
 // R67
 TEST_P(OneShot, SecondInterruptKillsWhatIgnoresTheFirst) {
-  Process process(
-      launch({"run", "--", "bash", "-c", "trap 'echo heard' INT TERM; echo up; while :; do sleep 0.1; done"}));
+  Process process(launch({"run", "--", "bash", "-c",
+                          "trap 'echo heard' INT TERM; echo up; while :; do sleep 0.1; done"}));
   ASSERT_TRUE(process.wait_for_output("up", seconds(10)));
   process.send(SIGINT);
   // A second one that is sent before the first was taken would be the same.

@@ -153,7 +153,9 @@ TEST_P(Workspaces, R57_WhoMakesOneTooLargeIsEnded) {
   EXPECT_EQ(bash("find . -name 'e*' -delete; ls", small).out, "one\n");
   // What a command left behind is seen, too, and files without a name.
   const Box box(GetParam(), small);
-  does(box, "rm -f *; (i=0; while :; do i=$((i + 1)); head -c 1M /dev/zero > g$i; sleep 0.02; done) & :");
+  does(
+      box,
+      "rm -f *; (i=0; while :; do i=$((i + 1)); head -c 1M /dev/zero > g$i; sleep 0.02; done) & :");
   EXPECT_TRUE(
       eventually(std::chrono::seconds(15), [&] { return box.sh("pgrep -c sleep").out == "0\n"; }));
   does(box, "rm -f *");
@@ -370,7 +372,8 @@ TEST_P(Workspaces, StoppedProgramsStayStopped) {
 }
 
 // A process takes a stop when it runs next. One that waits for a child to execute a program
-// (CLONE_VFORK) takes it when the child has ended, which is when it is continued for the first time.
+// (CLONE_VFORK) takes it when the child has ended, which is when it is continued for the first
+// time.
 TEST_P(Workspaces, ProgramsWhoseStopIsPendingAreStoppedAfterwards) {
   const Box box(GetParam(), {"--workspace", "w"});
   does(box,

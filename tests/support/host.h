@@ -43,8 +43,7 @@ void write_text(const std::string& path, const std::string& text, mode_t mode = 
 std::set<std::string> mounts_here();
 // The lines that are new, and those that are gone although what they were mounted on is there. A
 // neighbour that removes its own folder takes a mount away that was on it, in every namespace.
-std::string harm_to_mounts(const std::set<std::string>& before,
-                           const std::set<std::string>& after);
+std::string harm_to_mounts(const std::set<std::string>& before, const std::set<std::string>& after);
 
 // What a bind mount of an absolute path has as its root in mountinfo, spelled as it is there: the
 // path itself where / is a whole disk, "/@/usr" where it is the subvolume "@".

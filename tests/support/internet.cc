@@ -132,13 +132,14 @@ std::vector<std::string> Internet::queries() const { return lines("queries"); }
 
 void Internet::await_packets() const {
   std::vector<std::string> marks = send_marks();
-  EXPECT_TRUE(eventually(kPatience, [&] {
-    for (const std::string& seen : lines("marks")) {
-      std::erase(marks, seen);
-    }
-    return marks.empty();
-  })) << marks.size()
-      << " datagrams did not arrive in the test's internet";
+  EXPECT_TRUE(eventually(kPatience,
+                         [&] {
+                           for (const std::string& seen : lines("marks")) {
+                             std::erase(marks, seen);
+                           }
+                           return marks.empty();
+                         }))
+      << marks.size() << " datagrams did not arrive in the test's internet";
 }
 
 std::vector<std::string> Internet::packets() const {

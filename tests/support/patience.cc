@@ -31,7 +31,8 @@ double load_per_processor() {
   double longer = 0;
   double now = 0;  // the part before the slash of "3/98", with this one
   file >> minute >> longer >> longer >> now;
-  return std::max(minute, now - 1) / static_cast<double>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  return std::max(minute, now - 1) /
+         static_cast<double>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 // The part of the last ten seconds in which every task waited for this resource.
