@@ -8,7 +8,7 @@ namespace {
 
 using Message = std::vector<std::uint8_t>;
 
-void add(Message& to, const Message& more) { to.insert(to.end(), more.begin(), more.end()); }
+void append(Message& to, const Message& more) { to.insert(to.end(), more.begin(), more.end()); }
 
 Message name(std::initializer_list<std::string_view> labels) {
   Message result;
@@ -22,8 +22,8 @@ Message name(std::initializer_list<std::string_view> labels) {
 
 Message query(const Message& wire_name, std::uint8_t type) {
   Message result = {0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0};
-  add(result, wire_name);
-  add(result, {0, type, 0, 1});
+  append(result, wire_name);
+  append(result, {0, type, 0, 1});
   return result;
 }
 
@@ -50,7 +50,7 @@ TEST(DnsQuery, IsOneQuestion) {
 TEST(DnsQuery, CanHaveEdns) {
   Message bytes = query(name({"a", "org"}), 1);
   bytes[11] = 1;
-  add(bytes, {0, 0, 41, 0x10, 0, 0, 0, 0, 0, 0, 4, 0, 10, 0, 0});
+  append(bytes, {0, 0, 41, 0x10, 0, 0, 0, 0, 0, 0, 4, 0, 10, 0, 0});
   const auto result = parse_dns_query(bytes);
   ASSERT_TRUE(result.parsed()) << result.reason;
   EXPECT_EQ(result.value.edns_size, 4096);

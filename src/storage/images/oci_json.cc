@@ -4,7 +4,11 @@
 
 namespace carrel::storage {
 
+namespace {
+
 using Json = nlohmann::json;
+
+}  // namespace
 
 std::string text_of(const Json& object, const char* name) {
   const Json& part = part_of(object, name);

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""./dev soak suite: runs the whole of ./dev test again and again, and says what ever failed.
+
+One commit is tested, in a clone of its own in build-soak/. Most runs have the machine for
+themselves; in three, busy loops keep every processor at work, and in one, others write to the disk
+and wait for it all the time. Each run's log and result are kept, so that an interrupted series goes
+on with the run that it was in.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+CONDITIONS = ["quiet", "busy", "quiet", "quiet", "busy", "disk", "quiet", "busy", "quiet", "quiet"]
+BUSY_LOOP = "while True: pass"
+# Writes 64 MiB and waits until the disk has them, again and again.
+DISK_WRITER = """
+import os, sys
+block = os.urandom(1 << 20)
+while True:
+    with open(sys.argv[1], "wb", buffering=0) as file:
+        for _ in range(64):
+            file.write(block)
+            os.fdatasync(file.fileno())
+"""
+
+
+def git(repository: pathlib.Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", str(repository), *words], check=True, text=True,
+                          capture_output=True).stdout.strip()
+
+
+class Load:
+    """What keeps the machine at work while a run lasts."""
+
+    def __init__(self, condition: str, folder: pathlib.Path) -> None:
+        self.files = []
+        self.processes = []
+        if condition == "busy":
+            commands = [[BUSY_LOOP]] * (os.cpu_count() or 2)
+        elif condition == "disk":
+            self.files = [folder / f"disk-writer-{number}" for number in range(2)]
+            commands = [[DISK_WRITER, str(file)] for file in self.files]
+        else:
+            commands = []
+        self.processes = [subprocess.Popen([sys.executable, "-c", *command]) for command in commands]
+
+    def __enter__(self) -> "Load":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        for file in self.files:
+            file.unlink(missing_ok=True)
+
+
+def prepare(repository: pathlib.Path, work: pathlib.Path, commit: str) -> pathlib.Path:
+    clone = work / "clone"
+    if not (clone / ".git").exists():
+        subprocess.run(["git", "clone", "-q", str(repository), str(clone)], check=True)
+    if git(clone, "rev-parse", "HEAD") != commit:
+        git(clone, "fetch", "-q", str(repository), "HEAD")
+        git(clone, "checkout", "-q", "--detach", commit)
+    return clone
+
+
+def failures_in(log: str) -> list[str]:
+    """The names that ctest lists as failed, and those that GoogleTest does in whole programs."""
+    named = re.findall(r"^\s*\d+ - (\S+) \((?:Failed|Timeout|SEGFAULT|[A-Za-z ]+)\)", log, re.M)
+    whole = re.findall(r"^(?:\d+: )?\[  FAILED  \] (\S+?)(?:,| \(|$)", log, re.M)
+    steps = re.findall(r"^dev: (.+ failed)$", log, re.M)
+    return sorted(set(named) | {name for name in whole if "." in name} | set(steps))
+
+
+def run(clone: pathlib.Path, folder: pathlib.Path, number: int, condition: str) -> dict:
+    log = folder / f"run-{number}.log"
+    begun = time.monotonic()
+    with Load(condition, folder), log.open("w") as out:
+        status = subprocess.run(["./dev", "test"], cwd=clone, stdout=out, stderr=subprocess.STDOUT,
+                                env={**os.environ, "CI": "true"}, check=False).returncode
+    text = log.read_text(errors="replace")
+    last = re.findall(r"^(\d+) passed, (\d+) failed$", text, re.M)
+    result = {"run": number, "condition": condition, "status": status,
+              "minutes": round((time.monotonic() - begun) / 60, 1),
+              "passed": int(last[-1][0]) if last else 0,
+              "failed": int(last[-1][1]) if last else 1,
+              "failures": failures_in(text)}
+    draft = folder / f"run-{number}.json.draft"
+    draft.write_text(json.dumps(result) + "\n")
+    draft.rename(folder / f"run-{number}.json")
+    return result
+
+
+def show(result: dict) -> None:
+    print(f"run {result['run']:2}  {result['condition']:5}  {result['passed']:5} passed  "
+          f"{result['failed']:3} failed  {result['minutes']:5} min  "
+          f"{' '.join(result['failures'])}".rstrip(), flush=True)
+
+
+def summary(results: list[dict], commit: str) -> int:
+    print(f"\n{len(results)} runs of {commit[:12]}")
+    counts: dict[str, list[str]] = {}
+    for result in results:
+        for name in result["failures"]:
+            counts.setdefault(name, []).append(result["condition"])
+    for name, conditions in sorted(counts.items(), key=lambda row: -len(row[1])):
+        print(f"  {name}: {len(conditions)} of {len(results)} ({', '.join(conditions)})")
+    bad = sum(1 for result in results if result["status"] != 0)
+    print(f"{len(results) - bad} passed, {bad} failed")
+    return 1 if bad else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="./dev soak suite", description=__doc__)
+    parser.add_argument("--runs", type=int, default=len(CONDITIONS), help="how many (10)")
+    parser.add_argument("--afresh", action="store_true", help="forget the runs of this commit")
+    arguments = parser.parse_args()
+    repository = pathlib.Path(__file__).resolve().parents[2]
+    commit = git(repository, "rev-parse", "HEAD")
+    if git(repository, "status", "--porcelain"):
+        print("soak: what is not committed is not tested", file=sys.stderr)
+    work = repository / "build-soak"
+    folder = work / "suite" / commit
+    if arguments.afresh:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    clone = prepare(repository, work, commit)
+    results = []
+    for number in range(1, arguments.runs + 1):
+        kept = folder / f"run-{number}.json"
+        condition = CONDITIONS[(number - 1) % len(CONDITIONS)]
+        result = json.loads(kept.read_text()) if kept.exists() else run(clone, folder, number,
+                                                                        condition)
+        show(result)
+        results.append(result)
+    return summary(results, commit)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
