@@ -29,9 +29,9 @@ Result<kernel::CgroupUsage> usage_of(const storage::Home& home, const storage::B
 }
 
 Result<DiskUse> disk_use_of(sandbox::GuestStream& stream) {
-  constexpr int kAnswerMs = 10'000;
+  constexpr int kDiskAnswerMs = 10'000;
   CARREL_TRY(stream.send(0, protocol::FrameType::kDisk));
-  CARREL_ASSIGN(const sandbox::GuestFrame frame, stream.wait(kAnswerMs));
+  CARREL_ASSIGN(const sandbox::GuestFrame frame, stream.wait(kDiskAnswerMs));
   protocol::Reader reader(
       {reinterpret_cast<const unsigned char*>(frame.payload.data()), frame.payload.size()});
   DiskUse use;

@@ -305,19 +305,18 @@ Status list_files(Request& request) {
 }
 
 Status watch_files(Request& request) {
-  using Clock = std::chrono::steady_clock;
   const std::string path = request.query["path"];
   CARREL_ASSIGN(const sandbox::Depth depth, depth_of(request.query["recursive"]));
   CARREL_ASSIGN(Session session, Session::open(request, {path}));
   CARREL_ASSIGN(const UniqueFd client, watch_client(request.socket));
   bool begun = false;
-  Clock::time_point said = Clock::now();
+  std::chrono::steady_clock::time_point said = std::chrono::steady_clock::now();
   // CRITICAL: a sandbox that always changes something must not keep the daemon from stopping.
   const auto tell = [&](std::string_view event) -> Status {
     if (request.service.stopping) {
       return Error{Code::kGone, 0, "the daemon stops", {}};
     }
-    said = Clock::now();
+    said = std::chrono::steady_clock::now();
     return request.connection.send(event);
   };
   sandbox::Files::Watcher watcher;
@@ -333,7 +332,7 @@ Status watch_files(Request& request) {
     if (request.service.stopping || client_left(client)) {
       return Error{Code::kGone, 0, "nobody listens any more", {}};
     }
-    return Clock::now() - said > kSilence ? tell(http::kNoEvent) : Status();
+    return std::chrono::steady_clock::now() - said > kSilence ? tell(http::kNoEvent) : Status();
   };
   const Status watched = session.files().watch(path, depth, watcher);
   if (!begun) {

@@ -31,14 +31,13 @@ void notify(std::string_view state) {
 }
 
 void notify_watchdog() {
-  using Clock = std::chrono::steady_clock;
   static const std::chrono::microseconds kEvery = [] {
     const char* text = std::getenv("WATCHDOG_USEC");
     return std::chrono::microseconds(text == nullptr ? 0 : std::strtoll(text, nullptr, 10) / 3);
   }();
-  static Clock::time_point last;
-  if (kEvery.count() > 0 && Clock::now() - last >= kEvery) {
-    last = Clock::now();
+  static std::chrono::steady_clock::time_point last;
+  if (kEvery.count() > 0 && std::chrono::steady_clock::now() - last >= kEvery) {
+    last = std::chrono::steady_clock::now();
     notify("WATCHDOG=1");
   }
 }

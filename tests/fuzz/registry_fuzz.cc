@@ -96,7 +96,7 @@ void try_manifest(std::string_view text) {
       require(carrel::is_sha256(layer.digest));
       total += layer.size;
     }
-    require(total <= kMost && manifest.value().layers.size() <= storage::kMostLayers);
+    require(total <= kMost && manifest.value().layers.size() <= storage::kMostImageLayers);
     require(carrel::is_sha256(manifest.value().config));
   }
 }
