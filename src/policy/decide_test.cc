@@ -227,7 +227,7 @@ TEST(Decide, AVerdictSaysWhyAndWhatToDo) {
   const Verdict allowed = decide(policy_of("allow=*.a.org"), tls("x.a.org", 443, "x.a.org"));
   EXPECT_EQ(allowed.rule, "*.a.org");
   const Verdict literal = decide(policy_of("full"), flow("10.0.0.5", 5432));
-  EXPECT_EQ(literal.reason, "10.0.0.5:5432 is a private ip, and no rule lists it");
+  EXPECT_EQ(literal.reason, "10.0.0.5:5432 is a private address, and no rule lists it");
   EXPECT_EQ(literal.hint, "'tcp:10.0.0.5:5432' would allow it");
 }
 
