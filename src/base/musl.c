@@ -198,7 +198,8 @@ void makecontext(void* context, void (*function)(void), int count, ...) {
 
 // OpenSSL asks the processor what it can do before main(), in every program that it is linked to,
 // and a virtual machine answers slowly. The linker sends that call here; whoever uses OpenSSL makes
-// the real one first. OpenSSL's own guard lets a second thread pass before the first has its answer.
+// the real one first. OpenSSL's own guard lets a second thread pass before the first has its
+// answer.
 void __wrap_OPENSSL_cpuid_setup(void) {}
 void __real_OPENSSL_cpuid_setup(void);
 void carrel_prepare_openssl(void) {
