@@ -24,4 +24,6 @@ function(carrel_link_with_musl target)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/musl.specs.in ${specs} @ONLY)
   target_link_options(${target} PRIVATE -static -specs=${specs} -Wl,--eh-frame-hdr
     -Wl,--wrap=OPENSSL_cpuid_setup)
+  # Who takes what from the library: tests/libc/boundary_test.py reads it.
+  target_link_options(${target} PRIVATE -Wl,--cref -Wl,-Map=${PROJECT_BINARY_DIR}/${target}.map)
 endfunction()

@@ -50,7 +50,7 @@ class Agent::Asking final : public tools::Questions {
 
   Result<std::string> ask(const std::string& question, const tools::Cancel& cancel) override {
     journal::WaitRequest request;
-    request.name = journal::wait_name(agent_.run_->next_question(), question);
+    CARREL_ASSIGN(request.name, journal::wait_name(agent_.run_->next_question(), question));
     request.question = question;
     request.schema = R"({"type":"string"})";
     request.timeout = 0ms;

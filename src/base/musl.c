@@ -198,10 +198,14 @@ void makecontext(void* context, void (*function)(void), int count, ...) {
 
 // OpenSSL asks the processor what it can do before main(), in every program that it is linked to,
 // and a virtual machine answers slowly. The linker sends that call here; whoever uses OpenSSL makes
-// the real one first.
+// the real one first. OpenSSL's own guard lets a second thread pass before the first has its
+// answer.
 void __wrap_OPENSSL_cpuid_setup(void) {}
 void __real_OPENSSL_cpuid_setup(void);
-void carrel_prepare_openssl(void) { __real_OPENSSL_cpuid_setup(); }
+void carrel_prepare_openssl(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, __real_OPENSSL_cpuid_setup);
+}
 
 // The C++ library looks into a locale for the tables of characters. There is one, "C": for musl it
 // begins with null pointers, which glibc's has in the same place.

@@ -10,6 +10,8 @@
 #include <memory>
 #include <string_view>
 
+#include "http/tls.h"
+
 namespace carrel::egress {
 
 namespace {
@@ -59,6 +61,7 @@ bool next_certificate(BIO* text, std::string& contents) {
 
 Result<std::string> java_trust_store(const std::string& certificates) {
   const Error failed{Code::kSystem, 0, "cannot write a key store for Java", {}};
+  CARREL_TRY(http::prepare_tls());
   const std::unique_ptr<BIO, FreeBio> text(
       BIO_new_mem_buf(certificates.data(), static_cast<int>(certificates.size())));
   if (text == nullptr) {

@@ -360,7 +360,7 @@ TEST_F(RunTest, LogsGoToTheTurnElseToTheExecutionElseNowhere) {
 
 TEST_F(RunTest, AWaitOutlivesItsRunAndTheAnswerLetsItGoOn) {
   using std::chrono::milliseconds;
-  const WaitRequest request{wait_name(0, "Deploy?"), "Deploy?", R"({"type":"boolean"})",
+  const WaitRequest request{wait_name(0, "Deploy?").value(), "Deploy?", R"({"type":"boolean"})",
                             milliseconds(5), milliseconds(1)};
   EXPECT_EQ(WaitRequest{}.timeout, milliseconds(600'000));
   EXPECT_EQ(WaitRequest{}.poll, milliseconds(5'000));

@@ -4,15 +4,20 @@
 
 #include <array>
 
+#include "http/tls.h"
 #include "journal/json_text.h"
 #include "policy/json_schema.h"
 
 namespace carrel::journal {
 
-std::string wait_name(std::size_t index, std::string_view question) {
+Result<std::string> wait_name(std::size_t index, std::string_view question) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned size = 0;
-  EVP_Digest(question.data(), question.size(), digest.data(), &size, EVP_sha1(), nullptr);
+  CARREL_TRY(http::prepare_tls());
+  if (EVP_Digest(question.data(), question.size(), digest.data(), &size, EVP_sha1(), nullptr) !=
+      1) {
+    return Error{Code::kSystem, 0, "cannot compute the name of a question", {}};
+  }
   std::string name = "ask_question:" + std::to_string(index) + ":";
   for (std::size_t i = 0; i < 4; ++i) {
     constexpr char kDigits[] = "0123456789abcdef";

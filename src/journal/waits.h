@@ -20,7 +20,7 @@ struct WaitRequest {
 
 // "ask_question:INDEX:" and the first eight hex digits of the SHA-1 of the question. The index
 // counts the questions of an execution from 0, so that a replay finds the same names and answers.
-std::string wait_name(std::size_t index, std::string_view question);
+Result<std::string> wait_name(std::size_t index, std::string_view question);
 
 // Whether a schema is one that can be held, see policy/json_schema.h.
 Status check_schema(std::string_view schema);

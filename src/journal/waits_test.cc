@@ -1,14 +1,36 @@
 #include "journal/waits.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 namespace carrel::journal {
 namespace {
 
 TEST(Waits, NamesAreTheIndexAndTheBeginningOfTheQuestionsDigest) {
-  EXPECT_EQ(wait_name(0, "abc"), "ask_question:0:a9993e36");  // SHA-1 of "abc"
-  EXPECT_EQ(wait_name(1, "abc"), "ask_question:1:a9993e36");
-  EXPECT_NE(wait_name(0, "abd"), wait_name(0, "abc"));
+  EXPECT_EQ(wait_name(0, "abc").value(), "ask_question:0:a9993e36");  // SHA-1 of "abc"
+  EXPECT_EQ(wait_name(1, "abc").value(), "ask_question:1:a9993e36");
+  EXPECT_NE(wait_name(0, "abd").value(), wait_name(0, "abc").value());
+}
+
+// A configuration that leaves no algorithm, for whoever reads it. In a process of its own, in
+// which OpenSSL has not been used.
+TEST(WaitsDeathTest, NamesDoNotDependOnTheConfigurationOfOpenssl) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::string file = testing::TempDir() + "carrel-openssl-" + std::to_string(::getpid());
+  std::ofstream(file) << "openssl_conf = a\n[a]\nalg_section = b\n[b]\n"
+                         "default_properties = provider=none\n";
+  const auto print_name = [&file] {
+    ::setenv("OPENSSL_CONF", file.c_str(), 1);
+    std::fputs(wait_name(0, "abc").value().c_str(), stderr);
+    std::filesystem::remove(file);  // of this process
+    std::exit(0);
+  };
+  EXPECT_EXIT(print_name(), testing::ExitedWithCode(0), "^ask_question:0:a9993e36$");
+  std::filesystem::remove(file);
 }
 
 TEST(Waits, AnAnswerIsWhatTheSchemaSays) {

@@ -114,9 +114,9 @@ Result<journal::TurnOutput> act(journal::Run& run, journal::Turn& turn, Sandbox&
   say({{"ran", turn.name()}});
   if (step.contains("wait")) {
     const std::string question = step["wait"];
+    CARREL_ASSIGN(const std::string name, journal::wait_name(run.next_question(), question));
     CARREL_ASSIGN(const std::string answer,
-                  run.wait({journal::wait_name(run.next_question(), question), question, "",
-                            std::chrono::milliseconds(step.value("wait_ms", 0)),
+                  run.wait({name, question, "", std::chrono::milliseconds(step.value("wait_ms", 0)),
                             std::chrono::milliseconds(20)}));
     return journal::TurnOutput{answer};
   }

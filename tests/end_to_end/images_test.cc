@@ -64,6 +64,14 @@ high = tar(member('etc/marker', b'high\n'), member('etc/.wh.deleted'),
 write('root.tar', low)
 write('root.tar.gz', gzip.compress(low))
 
+for form in ('PAX', 'GNU', 'USTAR'):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode='w', format=getattr(tarfile, form + '_FORMAT')) as t:
+        t.add('root', '.')
+        for name in (b'caf\xe9', b'e\xcc\x81', b'\xc3\xa9', b'\xff\x80'):
+            t.addfile(*member(os.fsdecode(b'names/' + name)))
+    write('names-' + form + '.tar', out.getvalue())
+
 def sha(data):
     return hashlib.sha256(data).hexdigest()
 
@@ -206,6 +214,17 @@ TEST_P(Images, EverySourceRuns) {
     EXPECT_EQ(run.out, "high\n") << source << run.err;
   }
   EXPECT_EQ(list().size(), 3U);
+}
+
+// The composed and the decomposed form of a letter are two names, and a name need not be UTF-8.
+TEST_P(Images, NamesKeepTheirBytes) {
+  for (const char* form : {"PAX", "GNU", "USTAR"}) {
+    Run imported =
+        carrel({"image", "import", std::string("names-") + form + ".tar", "--name", "n"});
+    ASSERT_EQ(imported.status, 0) << form << ": " << imported.err;
+    Run run = carrel({"run", "--image", "n", "--", "sh", "-c", "cd /names; echo *"});
+    EXPECT_EQ(run.out, "caf\xe9 e\xcc\x81 \xc3\xa9 \xff\x80\n") << form << ": " << run.err;
+  }
 }
 
 TEST_P(Images, StandardInputIsASource) {

@@ -126,6 +126,53 @@ def check_include_folder(name, _text):
     return [f"{name}: the folder {folder}/ shadows the system's headers" for folder in sorted(bad)]
 
 
+# Compiles against glibc's headers, links with musl, and does something else there
+# (docs/decisions/0012-musl.md). A missing function is the linker's affair, a difference in a
+# structure that of tests/libc.
+BROKEN_WITH_MUSL = (
+    (r"std::recursive_(?:timed_)?mutex\b|\bPTHREAD_\w+_INITIALIZER_NP\b",
+     "glibc's initial value is that of an ordinary mutex for musl, which waits for itself; "
+     "use std::mutex"),
+    (r"\bstrerror_r\s*\(",
+     "glibc's returns the text and musl's a number; use std::generic_category().message()"),
+    (r"\breg(?:comp|exec|error|free)\s*\(|\bregex_t\b|\bregmatch_t\b",
+     "regex_t and regmatch_t are laid out differently; write the match out"),
+    (r"\bn?ftw(?:64)?\s*\(|\bFTW_\w+", "the values of FTW_* differ; use base/open_below.h or fdopendir()"),
+    (r"(?:::|(?<![\w.:>]))sched_[gs]et(?:scheduler|param)\s*\(",
+     "musl's only answers ENOSYS; use syscall() with SYS_ and its name"),
+    (r"(?:::|(?<![\w.:>]))basename\s*\(",
+     "glibc's leaves its argument as it is and musl's writes into it; use std::string_view::rfind()"),
+    (r"\biconv(?:_open)?\s*\(",
+     "where glibc's reports a character that cannot be converted, musl's writes a '*'"),
+    (r"\bsetlocale\s*\(|std::locale\s*[({]\s*[^)}\s]",
+     "the one locale of the C++ library here is \"C\" (src/base/musl.c)"),
+    (r"\bpthread_(?:cancel|exit)\s*\(",
+     "glibc's runs destructors on the way and musl's does not; let the thread return"),
+    (r"\b(?:get|set|make|swap)context\s*\(", "musl has none, and src/base/musl.c refuses"),
+    (r"\bdlopen\s*\(", "a static program on musl loads nothing"),
+    (r"\bres_n\w+\s*\(|\bstruct __res_state\b",
+     "the state of the resolver is laid out differently, and musl does not use it"),
+)
+# Compiled against musl's own headers, or linked with glibc on purpose.
+WITHOUT_GLIBC_HEADERS = ("src/guest/", "src/base/musl", "src/verify/probes/")
+
+
+# Words without which none of them can be there: most files have none.
+HINTS = ("recursive_", "_INITIALIZER_NP", "strerror_r", "regcomp", "regexec", "regerror", "regfree",
+         "regex_t", "regmatch_t", "ftw", "FTW_", "scheduler", "param", "basename", "iconv", "locale",
+         "pthread_", "context", "dlopen", "res_n", "__res_state")
+
+
+def check_musl(name, text):
+    if (name.startswith(WITHOUT_GLIBC_HEADERS) or "_test." in name
+            or not any(hint in text for hint in HINTS)):
+        return []
+    code = without_comments(text)
+    return [finding for pattern, why in BROKEN_WITH_MUSL
+            for finding in found(name, code, re.compile(pattern),
+                                 "{}: " + why.replace("{", "{{").replace("}", "}}"))]
+
+
 CHECKS = (
     check_header_guard,
     check_header_comment,
@@ -137,4 +184,5 @@ CHECKS = (
     check_unfinished,
     check_file_name,
     check_include_folder,
+    check_musl,
 )

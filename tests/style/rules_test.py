@@ -103,6 +103,25 @@ class PlantedFiles(unittest.TestCase):
         self.assert_bad(R.check_unfinished, "src/a.cc", "\n// TO" "DO: later\n", ":2:")
         self.assert_good(R.check_unfinished, "src/a.cc", '"/tmp/carrel-XXXXXX"\n')
 
+    def test_what_musl_does_otherwise_is_found(self):
+        for text in ("std::recursive_mutex m;", "std::recursive_timed_mutex m;",
+                     "pthread_mutex_t m = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;",
+                     "::strerror_r(e, b, 9);", "regexec(&r, t, 0, n, 0);", "int n = ::nftw(p, f, 3, 0);",
+                     "::sched_setscheduler(0, p, &x);", "if (sched_getparam(0, &x)) {}",
+                     "auto n = ::basename(path);", "iconv_open(a, b);", "std::setlocale(LC_ALL, n);",
+                     "auto l = std::locale(n);", "pthread_cancel(t);", "getcontext(&c);",
+                     "::dlopen(n, 0);", "res_ninit(&s);", "regex_t r;"):
+            with self.subTest(text=text):
+                self.assert_bad(R.check_musl, "src/a.cc", "int x;\n" + text, ":2:")
+                self.assert_good(R.check_musl, "src/guest/a.cc", text)
+                self.assert_good(R.check_musl, "src/a_test.cc", text)
+        for text in ("// std::recursive_mutex", '"strerror_r("', "std::regex r; std::regex_search(a, r);",
+                     "::syscall(SYS_sched_setscheduler, 0, p, &x);", "std::mutex m;",
+                     "base.basename();", "std::locale::classic()", "PTHREAD_MUTEX_INITIALIZER",
+                     "left(a);", "drive.shift(x);", "std::locale()"):
+            with self.subTest(text=text):
+                self.assert_good(R.check_musl, "src/a.cc", text)
+
     def test_a_file_name_is_snake_case(self):
         self.assert_bad(R.check_file_name, "src/base/UniqueFd.h", "")
         self.assert_good(R.check_file_name, "src/base/unique_fd_test.cc", "")

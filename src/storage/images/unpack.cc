@@ -120,7 +120,6 @@ class UnpackerProcess {
     job.tree = wanted[1];
     job.whiteouts = wanted[2];
     report = wanted[3];
-    prepare_unpacking();
     const int nothing = ::open("/dev/null", O_RDWR);
     for (int standard : {0, 1, 2}) {
       if (::dup2(nothing, standard) != standard) {

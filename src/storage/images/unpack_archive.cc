@@ -3,19 +3,16 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
-#include <langinfo.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <clocale>
-#include <cstring>
 #include <memory>
 
 #include "base/files.h"
 #include "storage/images/layer.h"
+#include "storage/images/tar_reader.h"
 
 namespace carrel::storage {
 
@@ -53,35 +50,52 @@ Error archive_error(archive* reader) {
       {}};
 }
 
+// What comes next of the stream that was compressed; nothing at its end.
+Result<std::string_view> next_bytes(archive* stream) {
+  const void* data = nullptr;
+  std::size_t size = 0;
+  la_int64_t offset = 0;
+  int code = ARCHIVE_OK;
+  do {
+    code = ::archive_read_data_block(stream, &data, &size, &offset);
+  } while (size == 0 && (code == ARCHIVE_OK || code == ARCHIVE_WARN));
+  if (code == ARCHIVE_EOF) {
+    return std::string_view();
+  }
+  if (code != ARCHIVE_OK && code != ARCHIVE_WARN) {
+    return archive_error(stream);
+  }
+  return std::string_view(static_cast<const char*>(data), size);
+}
+
+Error no_tar() {
+  return Error{
+      Code::kDenied, 0, "this is no tar archive, plain or compressed with gzip or zstd", {}};
+}
+
 class Unpacker {
  public:
-  Unpacker(archive* reader, const Unpacking& job, Unpacked& result)
-      : reader_(reader), job_(job), result_(result), tree_(job.tree, job.limits) {}
+  Unpacker(const TarReader::Source& source, const Unpacking& job, Unpacked& result)
+      : reader_(source), job_(job), result_(result), tree_(job.tree, job.limits) {}
 
   Status run() {
-    archive_entry* entry = nullptr;
     for (;;) {
-      const int code = ::archive_read_next_header(reader_, &entry);
-      if (code == ARCHIVE_EOF) {
+      auto entry = reader_.next();
+      if (!entry.ok()) {
+        return entry.error().code == Code::kInvalid ? no_tar() : entry.error();
+      }
+      if (!entry.value().has_value()) {
         return drain();
       }
-      if (code != ARCHIVE_OK && code != ARCHIVE_WARN) {
-        return archive_error(reader_);
-      }
-      CARREL_TRY(take(entry, code));
+      CARREL_TRY(take(*entry.value()));
       result_.entries = tree_.entries();
       result_.bytes = tree_.bytes();
     }
   }
 
  private:
-  Status take(archive_entry* entry, int code) {
-    const char* raw = ::archive_entry_pathname(entry);
-    if (raw == nullptr || (code == ARCHIVE_WARN && !names_are_utf8())) {
-      return Error{Code::kUnsupported, 0, "a name in the archive cannot be read",
-                   "it is not ASCII, and this host has no UTF-8 locale such as C.UTF-8"};
-    }
-    CARREL_ASSIGN(const std::string path, normal_path(raw));
+  Status take(const TarEntry& entry) {
+    CARREL_ASSIGN(const std::string path, normal_path(entry.path));
     CARREL_ASSIGN(const Whiteout whiteout, whiteout_of(path));
     if (whiteout.kind != Whiteout::Kind::kNone) {
       CARREL_TRY(tree_.count_entry(path));
@@ -89,65 +103,47 @@ class Unpacker {
                  ? Status{}
                  : write_all(job_.whiteouts, encode_whiteout(whiteout));
     }
-    result_.left_out.attributes += ::archive_entry_xattr_count(entry) > 0 ? 1U : 0U;
-    if (const char* target = ::archive_entry_hardlink(entry); target != nullptr) {
-      CARREL_ASSIGN(const std::string to, normal_path(target));
-      return tree_.hard_link(path, to);
-    }
+    result_.left_out.attributes += entry.has_attributes ? 1U : 0U;
     return make(entry, path);
   }
 
-  Status make(archive_entry* entry, const std::string& path) {
-    const auto mode = static_cast<unsigned>(::archive_entry_perm(entry));
-    switch (::archive_entry_filetype(entry)) {
-      case AE_IFDIR:
-        result_.left_out.set_ids += (mode & 06000U) != 0 ? 1U : 0U;
+  Status make(const TarEntry& entry, const std::string& path) {
+    const unsigned set_ids = (entry.mode & 06000U) != 0 ? 1U : 0U;
+    switch (entry.kind) {
+      case TarEntry::Kind::kDirectory:
+        result_.left_out.set_ids += set_ids;
         return tree_.directory(path);
-      case AE_IFLNK: {
-        const char* target = ::archive_entry_symlink(entry);
-        return tree_.symbolic_link(path, target != nullptr ? target : "");
+      case TarEntry::Kind::kSymbolicLink:
+        return tree_.symbolic_link(path, entry.target);
+      case TarEntry::Kind::kHardLink: {
+        CARREL_ASSIGN(const std::string to, normal_path(entry.target));
+        return tree_.hard_link(path, to);
       }
-      case AE_IFREG:
-        result_.left_out.set_ids += (mode & 06000U) != 0 ? 1U : 0U;
-        return file(entry, path, mode);
-      default:
-        ++result_.left_out.devices;
-        return tree_.count_entry(path);
+      case TarEntry::Kind::kFile:
+        result_.left_out.set_ids += set_ids;
+        return file(entry, path);
+      case TarEntry::Kind::kOther:
+        break;
     }
+    ++result_.left_out.devices;
+    return tree_.count_entry(path);
   }
 
-  Status file(archive_entry* entry, const std::string& path, unsigned mode) {
-    const la_int64_t size = ::archive_entry_size(entry);
-    if (size < 0) {
-      return Error{Code::kDenied, 0, "'" + path + "' has a negative size", {}};
-    }
-    CARREL_ASSIGN(UniqueFd made, tree_.file(path, mode, static_cast<std::uint64_t>(size)));
-    const void* data = nullptr;
-    std::size_t length = 0;
-    la_int64_t offset = 0;
+  Status file(const TarEntry& entry, const std::string& path) {
+    CARREL_ASSIGN(UniqueFd made, tree_.file(path, entry.mode, entry.size));
     for (;;) {
-      const int code = ::archive_read_data_block(reader_, &data, &length, &offset);
-      if (code == ARCHIVE_EOF) {
+      CARREL_ASSIGN(const TarReader::Data data, reader_.data());
+      if (data.bytes.empty()) {
         break;
       }
-      if (code != ARCHIVE_OK && code != ARCHIVE_WARN) {
-        return archive_error(reader_);
-      }
-      if (offset < 0 || offset > size || length > static_cast<std::size_t>(size - offset)) {
-        return Error{Code::kDenied, 0, "'" + path + "' is longer than it says", {}};
-      }
-      CARREL_TRY(write_at(made.get(), {static_cast<const char*>(data), length}, offset, path));
+      CARREL_TRY(write_at(made.get(), data.bytes, static_cast<off_t>(data.offset), path));
     }
-    if (::ftruncate(made.get(), size) != 0) {
+    if (::ftruncate(made.get(), static_cast<off_t>(entry.size)) != 0) {
       return system_error("write '" + path + "'");
     }
-    const std::array<timespec, 2> times = {time_of(entry), time_of(entry)};
+    const std::array<timespec, 2> times = {entry.modified, entry.modified};
     ::futimens(made.get(), times.data());  // a time that the file system cannot keep is no loss
     return {};
-  }
-
-  static timespec time_of(archive_entry* entry) {
-    return {::archive_entry_mtime(entry), ::archive_entry_mtime_nsec(entry)};
   }
 
   static Status write_at(int fd, std::string_view data, off_t offset, const std::string& path) {
@@ -174,9 +170,7 @@ class Unpacker {
     return n == 0 ? Status{} : Status{system_error("read the archive")};
   }
 
-  static bool names_are_utf8() { return std::strcmp(::nl_langinfo(CODESET), "UTF-8") == 0; }
-
-  archive* reader_;
+  TarReader reader_;
   const Unpacking& job_;
   Unpacked& result_;
   TreeWriter tree_;
@@ -184,30 +178,21 @@ class Unpacker {
 
 }  // namespace
 
-void prepare_unpacking() {
-  for (const char* name : {"C.UTF-8", "C.utf8", "en_US.UTF-8"}) {
-    if (std::setlocale(LC_CTYPE, name) != nullptr) {
-      return;
-    }
-  }
-}
-
 Status unpack_archive(const Unpacking& job, Unpacked& result) {
-  Reader reader(::archive_read_new());
+  const Reader stream(::archive_read_new());
   auto input = std::make_unique<Input>();
   input->fd = job.input;
-  if (!reader || ::archive_read_support_filter_gzip(reader.get()) != ARCHIVE_OK ||
-      ::archive_read_support_filter_zstd(reader.get()) != ARCHIVE_OK ||
-      ::archive_read_support_format_tar(reader.get()) != ARCHIVE_OK) {
+  if (!stream || ::archive_read_support_filter_gzip(stream.get()) != ARCHIVE_OK ||
+      ::archive_read_support_filter_zstd(stream.get()) != ARCHIVE_OK ||
+      ::archive_read_support_format_raw(stream.get()) != ARCHIVE_OK) {
     return Error{Code::kResource, 0, "the unpacker cannot start", {}};
   }
-  if (::archive_read_open(reader.get(), input.get(), nullptr, read_input, nullptr) != ARCHIVE_OK) {
-    return Error{
-        Code::kDenied, 0, "this is no tar archive, plain or compressed with gzip or zstd", {}};
+  archive_entry* all = nullptr;
+  if (::archive_read_open(stream.get(), input.get(), nullptr, read_input, nullptr) != ARCHIVE_OK ||
+      ::archive_read_next_header(stream.get(), &all) != ARCHIVE_OK) {
+    return no_tar();
   }
-  Status done = Unpacker(reader.get(), job, result).run();
-  reader.reset();
-  return done;
+  return Unpacker([&stream] { return next_bytes(stream.get()); }, job, result).run();
 }
 
 }  // namespace carrel::storage

@@ -9,10 +9,7 @@
 namespace carrel::storage {
 
 // Takes a tar apart, which may be compressed with gzip or zstd. This runs what a stranger wrote
-// through a parser, so it is called only inside enter_unpack_room(), after prepare_unpacking().
-
-// Chooses the locale in which names are read; has to happen while files can still be opened.
-void prepare_unpacking();
+// through a parser, so it is called only inside enter_unpack_room(). Names keep their bytes.
 
 struct Unpacking {
   int input = -1;      // the archive, read to its end

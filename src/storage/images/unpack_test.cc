@@ -67,6 +67,28 @@ TEST_F(UnpackTest, NamesThatAreNotAsciiArrive) {
   EXPECT_TRUE(scratch_.exists("layer/tree/F\xc5\x91tan\xc3\xba.crt"));
 }
 
+// The composed and the decomposed form of a letter are two names, and a name need not be UTF-8.
+TEST_F(UnpackTest, NamesKeepTheirBytesInEveryForm) {
+  const std::vector<std::string> names = {"e\xcc\x81", "\xc3\xa9", "caf\xe9", "\xff\x80"};
+  Tar tar;
+  for (const std::string& name : names) {
+    tar.file("ustar/" + name, "x").link("ustar/l" + name, name);
+    tar.pax("path", "pax/" + name).file("short", "x");
+    tar.pax("path", "pax/l" + name).pax("linkpath", name).link("short", "x");
+    tar.add("././@LongLink", "gnu/" + name + '\0', {.type = 'L'}).file("short", "x");
+  }
+  auto result = unpack(tar.bytes());
+  ASSERT_TRUE(result.ok()) << result.error().to_string();
+  for (const std::string& name : names) {
+    for (const char* form : {"ustar/", "pax/", "gnu/"}) {
+      EXPECT_TRUE(scratch_.exists("layer/tree/" + (form + name))) << form << name;
+    }
+    for (const char* form : {"ustar/l", "pax/l"}) {
+      EXPECT_EQ(std::filesystem::read_symlink(scratch_ / ("layer/tree/" + (form + name))), name);
+    }
+  }
+}
+
 TEST_F(UnpackTest, PathsThatLeaveTheTreeAreRefused) {
   for (const char* path : {"../escaped", "a/../../escaped", "/../escaped", "a/..", ".."}) {
     refused(Tar().file(path, "x"), "leaves the tree");

@@ -1,0 +1,184 @@
+#include "storage/images/tar_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "storage/images/images_test_support.h"
+
+namespace carrel::storage {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Seen {
+  std::vector<TarEntry> entries;
+  std::vector<std::string> contents;  // holes are zeros
+  std::string error;
+};
+
+// All of an archive that arrives in pieces of that size.
+Seen read_all_of(const std::string& bytes, std::size_t piece = 1000) {
+  std::size_t at = 0;
+  TarReader reader([&]() -> Result<std::string_view> {
+    const std::string_view got = std::string_view(bytes).substr(at, piece);
+    at += got.size();
+    return got;
+  });
+  Seen seen;
+  for (;;) {
+    auto entry = reader.next();
+    if (!entry.ok() || !entry.value().has_value()) {
+      seen.error = entry.ok() ? "" : entry.error().message;
+      return seen;
+    }
+    seen.entries.push_back(*entry.value());
+    seen.contents.emplace_back(std::min<std::uint64_t>(entry.value()->size, 1U << 20), '\0');
+    for (;;) {
+      auto data = reader.data();
+      if (!data.ok() || data.value().bytes.empty()) {
+        seen.error = data.ok() ? "" : data.error().message;
+        break;
+      }
+      seen.contents.back().replace(data.value().offset, data.value().bytes.size(),
+                                   data.value().bytes);
+    }
+  }
+}
+
+// Decomposed, composed, no UTF-8 at all, surrogates, a byte order mark, control characters.
+const std::vector<std::string> kNames = {"e\xcc\x81t\xc3\xa9",
+                                         "caf\xe9",
+                                         "\xff\xfe\x80",
+                                         "\xed\xa0\x80",
+                                         "\xef\xbb\xbf"
+                                         "bom",
+                                         "a\x01\x7f\\b",
+                                         "A\xcc\x8a/\xe2\x84\xab"};
+
+TEST(TarReader, NamesKeepTheirBytesInEveryForm) {
+  for (const std::string& name : kNames) {
+    Tar tar;
+    tar.file(name, "ustar").link("l", name).hard_link(name + "2", name);
+    tar.pax("path", name).pax("linkpath", name).link("short", "x");
+    tar.add("././@LongLink", name + '\0', {.type = 'L'});
+    tar.add("././@LongLink", name + '\0', {.type = 'K'}).link("short", "x");
+    const Seen seen = read_all_of(tar.bytes());
+    ASSERT_EQ(seen.error, "");
+    ASSERT_EQ(seen.entries.size(), 5U);
+    EXPECT_EQ(seen.entries[0].path, name);
+    EXPECT_EQ(seen.contents[0], "ustar");
+    EXPECT_EQ(seen.entries[1].target, name);
+    EXPECT_EQ(seen.entries[2].path, name + "2");
+    for (const std::size_t i : {3U, 4U}) {
+      EXPECT_EQ(seen.entries[i].path, name) << i;
+      EXPECT_EQ(seen.entries[i].target, name) << i;
+    }
+  }
+}
+
+TEST(TarReader, RecordsOfPaxAreTheNextEntrysAlone) {
+  Tar tar;
+  tar.pax("mtime", "1700000000.25").pax("SCHILY.xattr.user.a", "b").pax("path", "long");
+  tar.file("a", "x", 04711).file("b", "y").add("g", "12 path=wrong\n", {.type = 'g'});
+  tar.file("c", "z").add("old/", "", {.type = '\0'}).add("odd", "w", {.type = 'Q'});
+  const Seen seen = read_all_of(tar.bytes(), 1);
+  ASSERT_EQ(seen.error, "");
+  ASSERT_EQ(seen.entries.size(), 5U);
+  EXPECT_EQ(seen.entries[0].path, "long");
+  EXPECT_EQ(seen.entries[0].mode, 04711U);
+  EXPECT_EQ(seen.entries[0].modified.tv_sec, 1'700'000'000);
+  EXPECT_EQ(seen.entries[0].modified.tv_nsec, 250'000'000);
+  EXPECT_TRUE(seen.entries[0].has_attributes);
+  EXPECT_EQ(seen.entries[1].path, "b");
+  EXPECT_EQ(seen.entries[1].modified.tv_sec, 1'000'000'000);
+  EXPECT_FALSE(seen.entries[1].has_attributes);
+  EXPECT_EQ(seen.entries[2].path, "c");
+  EXPECT_EQ(seen.entries[3].kind, TarEntry::Kind::kDirectory);
+  EXPECT_EQ(seen.entries[4].kind, TarEntry::Kind::kFile);
+  EXPECT_EQ(seen.contents[4], "w");
+}
+
+TEST(TarReader, SizeOfPaxIsThatOfTheContents) {
+  Tar tar;
+  tar.pax("size", "700").add("a", std::string(700, 'x'), {.claimed_size = "00000000000"});
+  tar.file("b", "y");
+  const Seen seen = read_all_of(tar.bytes());
+  ASSERT_EQ(seen.error, "");
+  EXPECT_EQ(seen.contents, (std::vector<std::string>{std::string(700, 'x'), "y"}));
+}
+
+// The forms that GNU tar has had, as it writes them.
+TEST(TarReader, SparseFilesOfGnuTarAreWhole) {
+  Scratch scratch;
+  std::string contents(900'000, '\0');
+  for (std::size_t i = 0; i < 40; ++i) {
+    contents.replace(i * 20'480, 3, "end");
+  }
+  const std::string file = scratch.write("sparse-e\xcc\x81", "");
+  const int fd = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+  for (std::size_t i = 0; i < 40; ++i) {
+    ASSERT_EQ(::pwrite(fd, "end", 3, static_cast<off_t>(i * 20'480)), 3);
+  }
+  ASSERT_EQ(::ftruncate(fd, 900'000), 0);
+  ::close(fd);
+  for (const char* form : {"--format=gnu", "--format=posix --sparse-version=0.0",
+                           "--format=posix --sparse-version=0.1",
+                           "--format=posix --sparse-version=1.0", "--format=ustar"}) {
+    const std::string sparse =
+        std::string(form) == "--format=ustar" ? "" : "-S --hole-detection=raw ";
+    const std::string command = "tar " + sparse + form + " -C " + scratch.path() + " -cf " +
+                                scratch.path() + "/tar sparse-e\xcc\x81";
+    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+    const std::string archive = scratch.read("tar");
+    EXPECT_EQ(archive.size() < 500'000, !sparse.empty()) << "nothing is sparse: " << form;
+    const Seen seen = read_all_of(archive);
+    ASSERT_EQ(seen.error, "") << form;
+    ASSERT_EQ(seen.entries.size(), 1U) << form;
+    EXPECT_EQ(seen.entries[0].path, "sparse-e\xcc\x81") << form;
+    EXPECT_EQ(seen.entries[0].size, 900'000U) << form;
+    EXPECT_TRUE(seen.contents[0] == contents) << form;
+  }
+}
+
+TEST(TarReader, SparseFilesThatContradictThemselvesAreRefused) {
+  const auto sparse = [](const std::string& map, const std::string& size) {
+    return read_all_of(Tar()
+                           .pax("GNU.sparse.realsize", size)
+                           .pax("GNU.sparse.map", map)
+                           .file("s", "ab")
+                           .bytes())
+        .error;
+  };
+  EXPECT_EQ(sparse("0,1,5,1", "10"), "");
+  for (const char* map : {"5,1,0,1", "0,1,0,1", "0,1", "0,2,5,1", "9,2", "0,1,5", "0,x",
+                          "99999999999999999999,2", "9223372036854775807,2"}) {
+    EXPECT_THAT(sparse(map, "10"), HasSubstr("damaged")) << map;
+  }
+  EXPECT_THAT(sparse("0,2", "-1"), HasSubstr("damaged"));
+}
+
+TEST(TarReader, DamageIsSaid) {
+  Tar tar;
+  tar.pax("path", "name").file("a", std::string(2000, 'x'));
+  const std::string whole = tar.bytes();
+  for (std::size_t size = 513; size + 1024 < whole.size(); size += 211) {
+    EXPECT_NE(read_all_of(whole.substr(0, size)).error, "") << size;
+  }
+  EXPECT_EQ(read_all_of(whole.substr(0, whole.size() - 1024)).error, "") << "the end is left out";
+  std::string changed = whole;
+  changed[1024] ^= 1;
+  EXPECT_THAT(read_all_of(changed).error, HasSubstr("no header where one has to be"));
+  EXPECT_THAT(read_all_of(std::string(2000, 'x')).error, HasSubstr("no tar archive"));
+  EXPECT_THAT(read_all_of("").error, HasSubstr("no tar archive"));
+  EXPECT_EQ(read_all_of(std::string(1024, '\0')).error, "") << "an archive without entries";
+  for (const char* record :
+       {"path=x\n", "99 path=x\n", "9 path=x", "4 x\n", "0 path=x\n", "7 a=bcd\n"}) {
+    EXPECT_NE(read_all_of(Tar().add("p", record, {.type = 'x'}).file("a", "").bytes()).error, "")
+        << record;
+  }
+  EXPECT_THAT(read_all_of(Tar().pax("path", std::string("a\0b", 3)).file("a", "").bytes()).error,
+              HasSubstr("NUL"));
+}
+
+}  // namespace
+}  // namespace carrel::storage
