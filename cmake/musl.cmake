@@ -5,7 +5,14 @@ execute_process(COMMAND ${CMAKE_CXX_COMPILER} -dumpmachine
   OUTPUT_VARIABLE machine OUTPUT_STRIP_TRAILING_WHITESPACE)
 string(REGEX REPLACE "^([^-]+)-.*" "\\1" processor "${machine}")
 set(musl_lib /usr/lib/${processor}-linux-musl)
-find_program(MUSL_CC NAMES musl-gcc REQUIRED)
+if(CMAKE_CROSSCOMPILING)
+  execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=include
+    OUTPUT_VARIABLE compiler_headers OUTPUT_STRIP_TRAILING_WHITESPACE)
+  set(MUSL_CC ${CMAKE_C_COMPILER} -nostdinc -isystem /usr/include/${processor}-linux-musl
+    -isystem ${compiler_headers})
+else()
+  find_program(MUSL_CC NAMES musl-gcc REQUIRED)
+endif()
 
 function(carrel_link_with_musl target)
   set(shims)
