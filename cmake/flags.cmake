@@ -4,17 +4,15 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
-<<<<<<< HEAD
 # -O3, CMake's own choice, takes a tenth more time to compile than -O2 and made nothing quicker.
 set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
-=======
 set(landing_pads)
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
   set(landing_pads -fcf-protection)
 endif()
->>>>>>> port
+
 add_library(carrel_flags INTERFACE)
 target_compile_options(carrel_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wcast-qual -Wcast-align
