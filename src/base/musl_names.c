@@ -1,6 +1,7 @@
 // Other names of functions that musl has: those of large files (open64), which musl 1.2.3 knows and
-// musl 1.2.4 does not, and those of C23 (__isoc23_strtol), which glibc's headers say since 2.38. The
-// program is compiled against glibc's headers and linked with musl: docs/decisions/0012-musl.md.
+// musl 1.2.4 does not, and those of C23 (__isoc23_strtol), which glibc's headers say since 2.38.
+// The program is compiled against glibc's headers and linked with musl:
+// docs/decisions/0012-musl.md.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -17,8 +18,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-// The headers of a musl that has these names define them as macros. The types are the same: a file's
-// size has 64 bits on every machine that musl supports.
+// The headers of a musl that has these names define them as macros. The types are the same: a
+// file's size has 64 bits on every machine that musl supports.
 #ifndef open64
 // The mode that follows the flags where a file may be created, otherwise 0.
 static mode_t mode_after(int flags, va_list arguments) {
@@ -55,9 +56,7 @@ int fstatvfs64(int fd, struct statvfs* result) { return fstatvfs(fd, result); }
 struct dirent* readdir64(DIR* directory) { return readdir(directory); }
 
 off_t lseek64(int fd, off_t offset, int from) { return lseek(fd, offset, from); }
-ssize_t pread64(int fd, void* to, size_t size, off_t offset) {
-  return pread(fd, to, size, offset);
-}
+ssize_t pread64(int fd, void* to, size_t size, off_t offset) { return pread(fd, to, size, offset); }
 ssize_t pwrite64(int fd, const void* from, size_t size, off_t offset) {
   return pwrite(fd, from, size, offset);
 }

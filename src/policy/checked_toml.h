@@ -1,8 +1,8 @@
 #pragma once
 
-// toml++ 3.3 and 3.4 for text that cannot be trusted. Its parser states what it expects of its own state
-// with assertions and unreachable branches, and malformed text (`a = [}]`, `[[[`, a bare key with
-// an accent) gets there: as they come, that ends the program in a debug build and is undefined
+// toml++ 3.3 and 3.4 for text that cannot be trusted. Its parser states what it expects of its own
+// state with assertions and unreachable branches, and malformed text (`a = [}]`, `[[[`, a bare key
+// with an accent) gets there: as they come, that ends the program in a debug build and is undefined
 // behaviour in a release build. Here a broken expectation is thrown out of toml::parse() like its
 // own toml::parse_error. Include this in a .cc only, and let neither leave it.
 
