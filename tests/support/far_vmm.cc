@@ -119,7 +119,7 @@ bool receive(int line, void* data, std::size_t size) {
 void wake(int line) {
   using namespace carrel::protocol;
   for (const auto& [kind, answer] :
-       {std::pair(AwakeningKind::kAsk, kWaiting), std::pair(AwakeningKind::kWake, kAwoken)}) {
+       {std::pair(AwakeningKind::kAsk, kStillWaiting), std::pair(AwakeningKind::kWake, kAwoken)}) {
     std::array<unsigned char, kAwakeningSize> data{};
     Awakening words;
     expect(receive(line, data.data(), data.size()) && parse_awakening(data.data(), words) &&
