@@ -16,6 +16,7 @@ namespace carrel::kernel {
 namespace {
 
 struct Row {
+  char state = '?';
   pid_t parent = 0;
   std::uint64_t ticks = 0;
   std::uint64_t pages = 0;
@@ -36,7 +37,9 @@ bool parse_stat(std::string_view line, Row& row) {
   line.remove_prefix(at + 2);
   for (int field = 3; !line.empty(); ++field) {
     std::string_view word = line.substr(0, line.find(' '));
-    if (field == 4) {
+    if (field == 3 && !word.empty()) {
+      row.state = word.front();
+    } else if (field == 4) {
       row.parent = static_cast<pid_t>(to_number(word));
     } else if (field == 14 || field == 15) {
       row.ticks += to_number(word);
@@ -66,6 +69,9 @@ std::map<pid_t, Row> all_processes() {
   return rows;
 }
 
+// Whether it runs no more; its parent has not asked for its status yet.
+bool is_dead(const Row& row) { return row.state == 'Z' || row.state == 'X'; }
+
 bool is_below(const std::map<pid_t, Row>& rows, pid_t pid, pid_t root) {
   for (int depth = 0; depth < 4096; ++depth) {
     if (pid == root) {
@@ -82,9 +88,16 @@ bool is_below(const std::map<pid_t, Row>& rows, pid_t pid, pid_t root) {
 
 }  // namespace
 
+bool has_ended(pid_t process) {
+  Row row;
+  auto line = read_file_at(AT_FDCWD, "/proc/" + std::to_string(process) + "/stat", 4096);
+  return !line.ok() || !parse_stat(line.value(), row) || is_dead(row);
+}
+
 Result<TreeUsage> usage_of_tree(pid_t root) {
   const std::map<pid_t, Row> rows = all_processes();
-  if (!rows.contains(root)) {
+  const auto first = rows.find(root);
+  if (first == rows.end() || is_dead(first->second)) {
     return Error{Code::kGone, 0, "process " + std::to_string(root) + " has ended", {}};
   }
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));

@@ -16,6 +16,9 @@ struct TreeUsage {
   std::uint64_t cpu_usec = 0;      // of the processes that live
 };
 
+// Whether a process runs no more, its status asked for or not.
+bool has_ended(pid_t process);
+
 Result<TreeUsage> usage_of_tree(pid_t root);
 
 }  // namespace carrel::kernel

@@ -35,6 +35,19 @@ TEST(ProcessTree, ChildrenAndGrandchildrenCount) {
   ::waitpid(child, nullptr, 0);
 }
 
+TEST(ProcessTree, AProcessWhoseStatusNobodyAskedForHasEnded) {
+  pid_t child = ::fork();
+  if (child == 0) {
+    ::_exit(0);
+  }
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_TRUE(has_ended(child));
+  EXPECT_FALSE(has_ended(::getpid()));
+  EXPECT_FALSE(usage_of_tree(child).ok()) << "what is left of it uses nothing";
+  ::waitpid(child, nullptr, 0);
+}
+
 TEST(ProcessTree, AProcessThatHasEndedIsAnError) {
   pid_t child = ::fork();
   if (child == 0) {

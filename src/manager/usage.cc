@@ -7,6 +7,10 @@
 namespace carrel::manager {
 
 Result<kernel::CgroupUsage> usage_of(const storage::Home& home, const storage::BoxRecord& record) {
+  if (record.pid > 0 && kernel::has_ended(record.pid)) {
+    // Its group and its process may still be there, and would answer with zeros.
+    return Error{Code::kGone, 0, "sandbox " + record.id + " has ended", {}};
+  }
   CARREL_ASSIGN(kernel::CgroupLayout groups, native::find_groups(home, record.cgroup_parent));
   auto group = kernel::Cgroup::open(groups, record.id, kernel::CgroupOwnership::kBorrowed);
   if (!group.ok()) {

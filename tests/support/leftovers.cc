@@ -1,5 +1,6 @@
 #include "support/leftovers.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 
@@ -12,6 +13,8 @@ namespace carrel::test {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int kLooks = 100;  // at processes that do not stand still
 
 bool is_keeper(pid_t pid) {
   const std::string process = "/proc/" + std::to_string(pid);
@@ -35,10 +38,19 @@ void walk(const std::string& path, Visit visit) {
 }  // namespace
 
 std::vector<HostProcess> other_than_keepers() {
-  std::vector<HostProcess> found = descendants();
-  std::erase_if(found, [](const HostProcess& process) {
-    return is_keeper(process.pid) || is_nursery(process);
-  });
+  std::vector<HostProcess> found;
+  bool changed = true;
+  for (int look = 0; changed && look < kLooks; ++look) {
+    found = descendants();
+    std::erase_if(found, [](const HostProcess& process) {
+      return is_keeper(process.pid) || is_nursery(process);
+    });
+    // A process that became another program meanwhile was judged by the name of the one and the
+    // file of the other.
+    changed = std::any_of(found.begin(), found.end(), [](const HostProcess& process) {
+      return read_text("/proc/" + std::to_string(process.pid) + "/comm") != process.name + "\n";
+    });
+  }
   return found;
 }
 
