@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <string>

@@ -1,5 +1,6 @@
 // Any bytes as the header and the payloads of the protocol. What a parser accepts is written again
 // to the same bytes, so there is one form of every message and nothing in it is overlooked.
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/xattr.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 

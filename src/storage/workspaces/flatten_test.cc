@@ -1,5 +1,6 @@
 #include "storage/workspaces/flatten.h"
 
+#include <algorithm>
 #include <random>
 
 #include "storage/workspaces/check.h"
