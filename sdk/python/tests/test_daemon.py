@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
@@ -49,6 +50,19 @@ def test_the_home_is_found_as_the_program_finds_it(monkeypatch: pytest.MonkeyPat
         home_path({})
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert str(home_path({"HOME": "/c"})) == "/var/lib/carrel"
+
+
+def test_a_daemon_that_is_dying_is_followed_by_another(fresh_home: str) -> None:
+    # A killed daemon holds its lock until the kernel has taken it apart.
+    run = Path(fresh_home) / "run"
+    run.mkdir(mode=0o700)
+    with (run / "serve.lock").open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        timer = threading.Timer(0.5, lambda: fcntl.lockf(lock, fcntl.LOCK_UN))
+        timer.start()
+        with Carrel() as carrel:
+            assert carrel.run("echo there").stdout == "there\n"
+        timer.join()
 
 
 def test_the_environment_names_a_daemon_elsewhere() -> None:

@@ -131,6 +131,25 @@ def start_daemon(endpoint: Endpoint, environment: Mapping[str, str] = os.environ
         return
     binary = find_binary(environment)
     inherited = {name: value for name, value in environment.items() if name != "CARREL_TOKEN"}
+    deadline = time.monotonic() + START_PATIENCE
+    while (said := _start_once(binary, inherited, endpoint.socket, deadline)) is not None:
+        if b"running already" not in said:
+            raise DaemonError(f"the daemon could not be started. {_last_line(said)}")
+        if time.monotonic() > deadline:
+            raise DaemonError(
+                f"the daemon does not answer at '{endpoint.socket}'. {_last_line(said)}"
+            )
+        # The other one is on its way, and will answer; or it was killed a moment ago and still
+        # holds its lock, and the next try is the one that succeeds.
+        time.sleep(0.02)
+
+
+def _start_once(
+    binary: str, environment: Mapping[str, str], path: str, deadline: float
+) -> bytes | None:
+    """Starts a daemon. Nothing: one answers at the socket. Otherwise what it said and left."""
+    if answers(path):
+        return None
     try:
         process = subprocess.Popen(
             [binary, "serve", "--idle-exit", IDLE_EXIT],
@@ -138,7 +157,7 @@ def start_daemon(endpoint: Endpoint, environment: Mapping[str, str] = os.environ
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             cwd="/",  # a carrel.toml that merely lies in this directory is none of the daemon's
-            env=inherited,
+            env=environment,
             start_new_session=True,
         )
     except OSError as error:
@@ -147,26 +166,20 @@ def start_daemon(endpoint: Endpoint, environment: Mapping[str, str] = os.environ
     threading.Thread(target=process.wait, name="carrel-serve", daemon=True).start()
     assert process.stderr is not None
     with process.stderr as log:
-        _await_daemon(endpoint.socket, log.fileno())
+        return _await_daemon(path, log.fileno(), deadline)
 
 
-def _await_daemon(path: str, log: int) -> None:
-    deadline = time.monotonic() + START_PATIENCE
+def _await_daemon(path: str, log: int, deadline: float) -> bytes | None:
     said = b""
-    ended = False
     while not answers(path):
         if time.monotonic() > deadline:
             raise DaemonError(f"the daemon does not answer at '{path}'. {_last_line(said)}")
-        if ended:
-            # Another one may be on its way: the loser of the race says so and leaves.
-            if b"running already" not in said:
-                raise DaemonError(f"the daemon could not be started. {_last_line(said)}")
-            time.sleep(0.01)
-            continue
         if select.select([log], [], [], 0.01)[0]:
             piece = os.read(log, 65536)
+            if not piece:
+                return said
             said += piece
-            ended = not piece
+    return None
 
 
 def _last_line(said: bytes) -> str:
