@@ -417,7 +417,8 @@ TEST_P(DockerKata, AnEngineThatIsKilledIsToldAtOnceWhereverItWas) {
     engine_->start_again();
   }
   EXPECT_TRUE(eventually(seconds(20), [&] {
-    EXPECT_EQ(this->run({"--", "true"}).status, 0);
+    const Run next = this->run({"--", "true"});
+    EXPECT_EQ(next.status, 0) << next.err;
     return std::filesystem::is_empty(place().home(GetParam()) + "/run/docker") && nothing_left();
   }));
   EXPECT_TRUE(nobody_stands());

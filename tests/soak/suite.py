@@ -113,7 +113,7 @@ def summary(results: list[dict], commit: str) -> int:
             counts.setdefault(name, []).append(result["condition"])
     for name, conditions in sorted(counts.items(), key=lambda row: -len(row[1])):
         print(f"  {name}: {len(conditions)} of {len(results)} ({', '.join(conditions)})")
-    bad = sum(1 for result in results if result["status"] != 0)
+    bad = sum(1 for result in results if result["status"] != 0 or result["failures"])
     print(f"{len(results) - bad} passed, {bad} failed")
     return 1 if bad else 0
 
