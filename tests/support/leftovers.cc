@@ -45,10 +45,12 @@ std::vector<HostProcess> other_than_keepers() {
     std::erase_if(found, [](const HostProcess& process) {
       return is_keeper(process.pid) || is_nursery(process);
     });
-    // A process that became another program meanwhile was judged by the name of the one and the
-    // file of the other.
+    // A process that becomes another program at this moment has the name of the one and the file
+    // of the other, or no words yet: nobody can tell which it is.
     changed = std::any_of(found.begin(), found.end(), [](const HostProcess& process) {
-      return read_text("/proc/" + std::to_string(process.pid) + "/comm") != process.name + "\n";
+      const std::string folder = "/proc/" + std::to_string(process.pid);
+      return read_text(folder + "/comm") != process.name + "\n" ||
+             read_text(folder + "/cmdline").value_or("").empty();
     });
   }
   return found;

@@ -117,7 +117,8 @@ def test_who_comes_second_waits_for_the_first(
     real = find_binary()
     loser = tmp_path / "loser"
     loser.write_text(
-        f"#!/bin/sh\n(sleep 0.3; exec '{real}' serve) </dev/null >/dev/null 2>&1 &\n"
+        f"#!/bin/sh\nmkdir '{tmp_path}/once' 2>/dev/null &&\n"  # the first one alone
+        f"  (sleep 0.3; exec '{real}' serve) </dev/null >/dev/null 2>&1 &\n"
         "echo 'carrel: a daemon of this home is running already' >&2\nexit 125\n"
     )
     loser.chmod(0o755)
