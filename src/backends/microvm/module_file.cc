@@ -60,6 +60,9 @@ Result<std::string> unpack_xz(const std::string& file) {
 Result<std::string> unpack_zstd_file(const std::string& file) {
   CARREL_ASSIGN(const std::string packed, read_file_at(AT_FDCWD, file, kLargestModuleFile));
   constexpr std::size_t kUsualRatio = 4;
+  if (packed.empty()) {
+    return unreadable(file, "it is empty");
+  }
   std::string out;
   for (std::size_t room = packed.size() * kUsualRatio; out.size() < kLargestModuleFile; room *= 2) {
     out.assign(std::min(room, kLargestModuleFile), '\0');
