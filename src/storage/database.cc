@@ -230,6 +230,26 @@ Status Database::execute(const char* sql) {
   return {};
 }
 
+// The next commit is written over it in the log. This one changes nothing else.
+Status Database::drop_unseen_commit() {
+  CARREL_TRY(execute("BEGIN IMMEDIATE"));
+  const auto version = [&]() -> Result<std::int64_t> {
+    CARREL_ASSIGN(auto statement, prepare("PRAGMA user_version"));
+    CARREL_TRY(statement.step());
+    return statement.number(0);
+  };
+  const auto write = [&]() -> Status {
+    CARREL_ASSIGN(const std::int64_t same, version());
+    CARREL_TRY(execute(("PRAGMA user_version = " + std::to_string(same)).c_str()));
+    return execute("COMMIT");
+  };
+  Status written = write();
+  if (!written.ok()) {
+    (void)execute("ROLLBACK");
+  }
+  return written;
+}
+
 Database::Lightly::Lightly(Database& database, Lasting lasting)
     : connection_(*database.connection_), before_(connection_.wanted) {
   if (lasting == Lasting::kUnsynced) {

@@ -40,6 +40,11 @@ class Database {
   // One or more statements without parameters or results.
   Status execute(const char* sql);
 
+  // A writer that is killed while the disk takes its commit leaves one that nobody sees, as long as
+  // others have the database open, and that is there when the log is read anew. After this call
+  // such a commit never appears. For those who remove what has no row.
+  Status drop_unseen_commit();
+
   struct Connection;
   // While there is one with kUnsynced, a write is seen by everybody when its call returns, and may
   // be lost when the host goes down.

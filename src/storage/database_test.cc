@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "storage/unseen_commit_test_support.h"
+
 namespace carrel::storage {
 namespace {
 
@@ -145,6 +147,32 @@ TEST_F(DatabaseTest, NoWaitIsEndless) {
   EXPECT_FALSE(patient.execute(kInsert).ok());
   EXPECT_GE(steady_clock::now() - start, milliseconds(900));
   EXPECT_LT(steady_clock::now() - start, milliseconds(10'000));
+}
+
+// What SQLite does with such a commit, and how to prevent it.
+TEST_F(DatabaseTest, ACommitThatNobodySawComesBackUnlessItWasDropped) {
+  const auto rows = [](Database& database) {
+    auto count = database.prepare("SELECT count(*) FROM t");
+    EXPECT_TRUE(count->step().value());
+    return count->number(0);
+  };
+  for (const bool dropped : {false, true}) {
+    {
+      Database other = open();
+      ASSERT_TRUE(other.execute(kTable).ok());
+      ASSERT_TRUE(other.execute("DELETE FROM t").ok());
+      const UnseenCommit commit(path());
+      ASSERT_TRUE(open().execute(kInsert).ok());
+      ASSERT_EQ(rows(other), 1);
+      commit.hide();
+      ASSERT_EQ(rows(other), 0);
+      if (dropped) {
+        ASSERT_TRUE(other.drop_unseen_commit().ok());
+      }
+    }
+    Database next = open();
+    EXPECT_EQ(rows(next), dropped ? 0 : 1);
+  }
 }
 
 }  // namespace

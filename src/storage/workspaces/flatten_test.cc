@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "storage/unseen_commit_test_support.h"
 #include "storage/workspaces/check.h"
 #include "storage/workspaces/restore.h"
 #include "storage/workspaces/workspaces_test_support.h"
@@ -19,7 +20,7 @@ class FlattenTest : public WorkspacesTest {
 
   void expect_whole() {
     const CheckReport report = check_workspaces(*store_).value();
-    EXPECT_TRUE(report.problems.empty()) << report.problems.front();
+    ASSERT_TRUE(report.problems.empty()) << report.problems.front();
   }
   std::size_t layers_on_disk() const {
     return static_cast<std::size_t>(
@@ -63,6 +64,32 @@ TEST_F(FlattenTest, AnyNumberOfSnapshotsHasFewLayersAndLosesNothing) {
     }
   }
   expect_whole();
+  for (const auto& [id, seen] : history) {
+    EXPECT_EQ(look(again(id)), seen);
+  }
+}
+
+// Each of these is killed while its commit goes to the disk, and somebody sweeps before the
+// database is opened anew.
+TEST_F(FlattenTest, ACommitThatNobodySawNeverComesBackWithoutItsLayers) {
+  std::vector<std::pair<std::string, std::map<std::string, std::string>>> history;
+  for (std::size_t i = 0; i < kMostLayers + 4; ++i) {
+    write("now", std::to_string(i));
+    history.emplace_back(snapshot().id, look(tree()));
+    write("now", "unseen");
+    {
+      WorkspaceStore other = std::move(WorkspaceStore::open(*home_).value());
+      ASSERT_EQ(other.records().list().value().size(), 1U);
+      const UnseenCommit commit(root_ + "/state.db");
+      snapshot();
+      store_.reset();
+      commit.hide();
+      ASSERT_EQ(other.records().snapshots("w").value().size(), history.size());
+      ASSERT_TRUE(other.sweep().ok());
+    }
+    store_.emplace(std::move(WorkspaceStore::open(*home_).value()));
+    ASSERT_NO_FATAL_FAILURE(expect_whole());
+  }
   for (const auto& [id, seen] : history) {
     EXPECT_EQ(look(again(id)), seen);
   }

@@ -384,33 +384,52 @@ Status WorkspaceStore::sweep_workspace(const WorkspaceRow& row) {
   return settle_stand_in(*this, now);
 }
 
-Status WorkspaceStore::sweep() {
-  {
-    CARREL_ASSIGN(const Held held, Held::take(layers_.get(), LOCK_EX));
-    CARREL_ASSIGN(const std::vector<std::string> all, list_directory(layers_.get()));
-    // Whoever makes a layer holds it until it has its row, so these have theirs or never will.
-    std::vector<std::string> idle;
-    std::copy_if(all.begin(), all.end(), std::back_inserter(idle),
-                 [&](const std::string& id) { return !is_locked(layers_.get(), id); });
-    CARREL_ASSIGN(const std::vector<LayerRef> named, records_.layers());
-    std::set<std::string> needed;
-    for (const LayerRef& layer : named) {
-      needed.insert(layer.id);
-    }
-    for (const std::string& id : idle) {
-      if (!needed.contains(id)) {
-        CARREL_TRY(remove_tree_at(layers_.get(), id));
-      }
-    }
+// The layers without a row that nobody is making.
+Result<std::vector<std::string>> WorkspaceStore::lost_layers() {
+  CARREL_ASSIGN(const std::vector<std::string> all, list_directory(layers_.get()));
+  // Whoever makes a layer holds it until it has its row, so these have theirs or never will.
+  std::vector<std::string> lost;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(lost),
+               [&](const std::string& id) { return !is_locked(layers_.get(), id); });
+  CARREL_ASSIGN(const std::vector<LayerRef> named, records_.layers());
+  std::set<std::string> needed;
+  for (const LayerRef& layer : named) {
+    needed.insert(layer.id);
   }
+  std::erase_if(lost, [&](const std::string& id) { return needed.contains(id); });
+  return lost;
+}
+
+Status WorkspaceStore::sweep_layers() {
+  CARREL_ASSIGN(const Held held, Held::take(layers_.get(), LOCK_EX));
+  CARREL_ASSIGN(std::vector<std::string> lost, lost_layers());
+  if (lost.empty()) {
+    return {};
+  }
+  // CRITICAL: their rows could be in a commit that is not seen yet, and come back without them.
+  CARREL_TRY(records_.database().drop_unseen_commit());
+  CARREL_ASSIGN(lost, lost_layers());
+  for (const std::string& id : lost) {
+    CARREL_TRY(remove_tree_at(layers_.get(), id));
+  }
+  return {};
+}
+
+Status WorkspaceStore::sweep() {
+  CARREL_TRY(sweep_layers());
   CARREL_ASSIGN(const Held held, Held::take(workspaces_.get(), LOCK_EX));
   CARREL_ASSIGN(const std::vector<std::string> workspaces, list_directory(workspaces_.get()));
   for (const std::string& name : workspaces) {
-    CARREL_ASSIGN(const std::optional<WorkspaceRow> row, records_.find(name));
+    CARREL_ASSIGN(std::optional<WorkspaceRow> row, records_.find(name));
+    if (!row.has_value() && !is_locked(workspaces_.get(), name)) {  // else it is about to be one
+      CARREL_TRY(records_.database().drop_unseen_commit());
+      CARREL_ASSIGN(row, records_.find(name));
+      if (!row.has_value()) {
+        CARREL_TRY(remove_tree_at(workspaces_.get(), name));
+      }
+    }
     if (row.has_value()) {
       CARREL_TRY(sweep_workspace(*row));
-    } else if (!is_locked(workspaces_.get(), name)) {  // else it is about to be one
-      CARREL_TRY(remove_tree_at(workspaces_.get(), name));
     }
   }
   return {};

@@ -95,6 +95,8 @@ class WorkspaceStore {
 
   Status adopt(const std::string& draft, const WorkspaceRow& row);
   Status discard(const std::string& name);
+  Result<std::vector<std::string>> lost_layers();
+  Status sweep_layers();
   Status sweep_workspace(const WorkspaceRow& row);
 
   const Home* home_;
