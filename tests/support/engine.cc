@@ -146,7 +146,12 @@ std::string DockerEngine::containers() const {
       nullptr, false);
   std::string text = list.is_array() ? "" : "no answer\n";
   for (const auto& one : list.is_array() ? list : nlohmann::json::array()) {
-    text += one["Id"].get<std::string>() + "\n";
+    const std::string id = one["Id"];
+    // An engine that is started again can list one that it has removed meanwhile, until it ends.
+    const bool is_listed_only =
+        one.value("State", "") == "dead" &&
+        ask("GET", "/containers/" + id + "/json").find("No such container") != std::string::npos;
+    text += is_listed_only ? "" : id + "\n";
   }
   return text;
 }
