@@ -3,8 +3,9 @@
 
 One commit is tested, in a clone of its own in build-soak/. Most runs have the machine for
 themselves; in three, busy loops keep every processor at work, and in one, others write to the disk
-and wait for it all the time. Each run's log and result are kept, so that an interrupted series goes
-on with the run that it was in.
+and wait for it all the time. What each run found is kept in tests/soak/results/COMMIT.json, so that
+an interrupted series goes on with the run that it was in, on another machine too; the logs are in
+build-soak/.
 """
 
 import argparse
@@ -12,7 +13,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -80,23 +80,25 @@ def failures_in(log: str) -> list[str]:
     return sorted(set(named) | {name for name in whole if "." in name} | set(steps))
 
 
-def run(clone: pathlib.Path, folder: pathlib.Path, number: int, condition: str) -> dict:
-    log = folder / f"run-{number}.log"
+def run(clone: pathlib.Path, logs: pathlib.Path, number: int, condition: str) -> dict:
+    log = logs / f"run-{number}.log"
     begun = time.monotonic()
-    with Load(condition, folder), log.open("w") as out:
+    with Load(condition, logs), log.open("w") as out:
         status = subprocess.run(["./dev", "test"], cwd=clone, stdout=out, stderr=subprocess.STDOUT,
                                 env={**os.environ, "CI": "true"}, check=False).returncode
     text = log.read_text(errors="replace")
     last = re.findall(r"^(\d+) passed, (\d+) failed$", text, re.M)
-    result = {"run": number, "condition": condition, "status": status,
-              "minutes": round((time.monotonic() - begun) / 60, 1),
-              "passed": int(last[-1][0]) if last else 0,
-              "failed": int(last[-1][1]) if last else 1,
-              "failures": failures_in(text)}
-    draft = folder / f"run-{number}.json.draft"
-    draft.write_text(json.dumps(result) + "\n")
-    draft.rename(folder / f"run-{number}.json")
-    return result
+    return {"run": number, "condition": condition, "status": status,
+            "minutes": round((time.monotonic() - begun) / 60, 1),
+            "passed": int(last[-1][0]) if last else 0,
+            "failed": int(last[-1][1]) if last else 1,
+            "failures": failures_in(text)}
+
+
+def keep(results: list[dict], file: pathlib.Path) -> None:
+    draft = file.with_suffix(".draft")
+    draft.write_text("[\n" + ",\n".join("  " + json.dumps(one) for one in results) + "\n]\n")
+    draft.rename(file)
 
 
 def show(result: dict) -> None:
@@ -121,26 +123,26 @@ def summary(results: list[dict], commit: str) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev soak suite", description=__doc__)
     parser.add_argument("--runs", type=int, default=len(CONDITIONS), help="how many (10)")
+    parser.add_argument("--commit", default="HEAD", help="which one is tested (the last)")
     parser.add_argument("--afresh", action="store_true", help="forget the runs of this commit")
     arguments = parser.parse_args()
     repository = pathlib.Path(__file__).resolve().parents[2]
-    commit = git(repository, "rev-parse", "HEAD")
-    if git(repository, "status", "--porcelain"):
+    commit = git(repository, "rev-parse", "--verify", arguments.commit + "^{commit}")
+    if git(repository, "status", "--porcelain", "--", ".", ":!tests/soak/results"):
         print("soak: what is not committed is not tested", file=sys.stderr)
     work = repository / "build-soak"
-    folder = work / "suite" / commit
-    if arguments.afresh:
-        shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
+    logs = work / "suite" / commit
+    logs.mkdir(parents=True, exist_ok=True)
+    kept = repository / "tests" / "soak" / "results" / f"{commit[:12]}.json"
+    kept.parent.mkdir(exist_ok=True)
+    results = json.loads(kept.read_text()) if kept.exists() and not arguments.afresh else []
     clone = prepare(repository, work, commit)
-    results = []
-    for number in range(1, arguments.runs + 1):
-        kept = folder / f"run-{number}.json"
-        condition = CONDITIONS[(number - 1) % len(CONDITIONS)]
-        result = json.loads(kept.read_text()) if kept.exists() else run(clone, folder, number,
-                                                                        condition)
+    for result in results:
         show(result)
-        results.append(result)
+    for number in range(len(results) + 1, arguments.runs + 1):
+        results.append(run(clone, logs, number, CONDITIONS[(number - 1) % len(CONDITIONS)]))
+        keep(results, kept)
+        show(results[-1])
     return summary(results, commit)
 
 
