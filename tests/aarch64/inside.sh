@@ -1,6 +1,6 @@
 #!/bin/sh
 # In namespaces of its own, as root: enters the root with the cross compiler, ROOT, with the clone,
-# REPOSITORY, as its /src, and runs a command there. It sees a network with a loopback interface and
+# REPOSITORY, as its /src, and with TEMPORARY as its /tmp, and runs a command there. It sees a network with a loopback interface and
 # nothing else, and no device of the machine. Called by run.sh: inside.sh COMMAND...
 set -eu
 
@@ -12,7 +12,9 @@ cd "$ROOT"
 mkdir -p src
 mount --bind "$REPOSITORY" src
 mount -t proc -o nosuid,nodev,noexec proc proc
-mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs tmp
+# On the disk, where files that were mapped behave as most do.
+mount --bind "$TEMPORARY" tmp
+chmod 1777 tmp
 mount -t tmpfs -o mode=755,nosuid tmpfs dev
 mkdir -p dev/pts dev/shm
 mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts dev/pts

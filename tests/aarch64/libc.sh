@@ -3,9 +3,9 @@
 # program. The last line is "N passed, N failed".
 set -u
 export PATH="/tmp/tools:$PATH"
-mkdir /tmp/tools
+mkdir -p /tmp/tools
 for tool in gcc readelf objcopy nm; do
-  ln -s "$(command -v aarch64-linux-gnu-$tool)" /tmp/tools/$tool
+  ln -sf "$(command -v aarch64-linux-gnu-$tool)" /tmp/tools/$tool
 done
 # The emulator says a word of its own when a program ends by a signal, and so does a shell.
 cat >/tmp/tools/probe <<PROBE
