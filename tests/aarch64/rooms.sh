@@ -34,10 +34,11 @@ attacks() {
   local took=$(((${EPOCHREALTIME/./} - ${begun/./}) / 1000))
   if [ -z "$open" ] && [[ $printed =~ verything\ held\ \(native\):\ [5-9][0-9]\ held ]]; then
     echo "ok verify: ${printed##*$'\n'} ($took ms emulated)"
+    printf '%s\n' "$printed" | grep -E '^(hole|unclear) ' | sed 's/^/  | /'
   else
     echo "FAILED verify ($took ms emulated):"
+    printf '%s\n' "$printed" | sed 's/^/  | /'
   fi
-  printf '%s\n' "$printed" | grep -E '^(hole|unclear) ' | sed 's/^/  | /'
 }
 
 # Something that the host has and nobody inside may have.
