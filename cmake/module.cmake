@@ -32,6 +32,7 @@ function(carrel_module name)
   endforeach()
   if(CARREL_TESTS AND ARG_TESTS)
     add_executable(${name}_test ${ARG_TESTS})
+    add_dependencies(unit_tests ${name}_test)
     carrel_compile_together(${name}_test)
     target_link_libraries(${name}_test PRIVATE carrel_flags carrel_${name} GTest::gtest GTest::gmock
                                                GTest::gtest_main ${ARG_LIBS})

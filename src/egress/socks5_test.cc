@@ -14,7 +14,9 @@ using Message = std::vector<std::uint8_t>;
 
 Message named(std::string_view name, std::uint16_t port) {
   Message bytes = {5, 1, 0, 3, static_cast<std::uint8_t>(name.size())};
-  bytes.insert(bytes.end(), name.begin(), name.end());
+  for (const char letter : name) {
+    bytes.push_back(static_cast<std::uint8_t>(letter));
+  }
   bytes.push_back(static_cast<std::uint8_t>(port >> 8U));
   bytes.push_back(static_cast<std::uint8_t>(port));
   return bytes;

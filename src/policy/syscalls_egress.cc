@@ -54,6 +54,7 @@ constexpr int kEgress[] = {
     SYS_readlinkat,
     SYS_getdents64,
     SYS_unlinkat,
+    SYS_renameat,
     SYS_renameat2,
     SYS_ftruncate,
     SYS_fsync,
@@ -85,7 +86,6 @@ constexpr int kEgress[] = {
     SYS_epoll_wait,
     SYS_poll,
     SYS_rename,
-    SYS_renameat,
     SYS_unlink,
     SYS_rmdir,
 #endif

@@ -20,24 +20,16 @@ using kernel::Verdict;
 
 // Bytes between sockets that are open, files that are read, memory, its own end.
 constexpr int kBesideMachine[] = {
-    SYS_read,          SYS_readv,
-    SYS_write,         SYS_writev,
-    SYS_pread64,       SYS_recvfrom,
-    SYS_recvmsg,       SYS_sendto,
-    SYS_sendmsg,       SYS_poll,
-    SYS_ppoll,         SYS_accept4,
-    SYS_close,         SYS_lseek,
-    SYS_fstat,         SYS_newfstatat,
-    SYS_statx,         SYS_openat2,
-    SYS_getdents64,    SYS_readlinkat,
-    SYS_fcntl,         SYS_brk,
-    SYS_munmap,        SYS_mremap,
-    SYS_madvise,       SYS_futex,
-    SYS_getpid,        SYS_gettid,
-    SYS_rt_sigreturn,  SYS_sigaltstack,
-    SYS_getrandom,     SYS_exit,
-    SYS_clock_gettime, SYS_rt_sigprocmask,
-    SYS_exit_group,    SYS_restart_syscall,
+#ifdef SYS_poll  // newer architectures have ppoll alone
+    SYS_poll,
+#endif
+    SYS_read,     SYS_readv,         SYS_write,          SYS_writev,      SYS_pread64,
+    SYS_recvfrom, SYS_recvmsg,       SYS_sendto,         SYS_sendmsg,     SYS_ppoll,
+    SYS_accept4,  SYS_close,         SYS_lseek,          SYS_fstat,       SYS_newfstatat,
+    SYS_statx,    SYS_openat2,       SYS_getdents64,     SYS_readlinkat,  SYS_fcntl,
+    SYS_brk,      SYS_munmap,        SYS_mremap,         SYS_madvise,     SYS_futex,
+    SYS_getpid,   SYS_gettid,        SYS_rt_sigreturn,   SYS_sigaltstack, SYS_getrandom,
+    SYS_exit,     SYS_clock_gettime, SYS_rt_sigprocmask, SYS_exit_group,  SYS_restart_syscall,
 };
 
 // What changes a tree beneath a folder, and what is read of it.

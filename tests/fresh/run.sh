@@ -7,6 +7,8 @@
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+# shellcheck disable=SC1091 # a neighbour
+. "$here/../support/apt_sources.sh"
 repository=${REPOSITORY:?}
 work=${WORK:?}
 
@@ -113,27 +115,6 @@ trap leave EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# What this machine's apt knows of Debian's archive, for the other suite: files for mmdebstrap.
-# Other archives and what they are signed with stay out.
-sources() {
-  mkdir -p "$work/sources.$$"
-  codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
-  [ -n "$codename" ] || return 0
-  for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
-    [ -f "$list" ] || continue
-    grep -E "^deb .*[[:space:]]$codename.*[[:space:]]main" "$list" |
-      sed "s/$codename/$suite/g" >>"$work/sources.$$/debian.list" || true
-  done
-  for list in /etc/apt/sources.list.d/*.sources; do
-    [ -f "$list" ] || continue
-    awk -v codename="$codename" 'BEGIN { RS = ""; ORS = "\n\n" }
-      $0 ~ "Suites:[^\n]*" codename && /Components:[^\n]*main/ &&
-      (!/Signed-By:/ || /debian-archive-keyring/)' "$list" |
-      sed -e '/^#/d' -e "s/$codename/$suite/g" >>"$work/sources.$$/debian.sources"
-  done
-  find "$work/sources.$$" -type f -size +0
-}
-
 # How this machine's apt fetches: proxies, certificates, what it accepts.
 apt-config dump Acquire >"$work/acquire.$$.conf"
 
@@ -146,7 +127,7 @@ if [ ! -f "$base" ] || [ "$(cat "$base.made-by" 2>/dev/null)" != "$wanted" ]; th
   # that is missing from the lists of ./dev is to be noticed.
   # shellcheck disable=SC2046 # names of files without spaces
   mmdebstrap --mode=root --format=tar --variant=minbase --include=git,sudo,ca-certificates \
-    --aptopt="$work/acquire.$$.conf" "$suite" "$base.new" $(sources) >"$log.base" 2>&1 || {
+    --aptopt="$work/acquire.$$.conf" "$suite" "$base.new" $(apt_sources "$suite" "$work/sources.$$") >"$log.base" 2>&1 || {
     tail -n 5 "$log.base" >&2
     fail "could not make it; see $log.base"
   }
