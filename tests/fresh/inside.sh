@@ -16,7 +16,7 @@ if [ "${1:-}" != entered ]; then
   mount -t tmpfs -o nosuid,nodev,mode=1777 tmpfs dev/shm
   mount -t mqueue mqueue dev/mqueue
   mount -t tmpfs -o nosuid,nodev,mode=755 tmpfs run
-  for node in null zero full random urandom tty kvm fuse net/tun loop-control; do
+  for node in null zero full random urandom tty kmsg kvm fuse net/tun loop-control; do
     [ ! -e "/dev/$node" ] || cp -a "/dev/$node" "dev/$node"
   done
   # As udev leaves them; a person who logs in at a desktop may use KVM.
