@@ -6,7 +6,7 @@ payload=/payload
 passed=0
 failed=0
 skipped=0
-filter=$(sed 's/$/*/' $payload/in_machine | paste -sd: -)
+filter=$(sed 's/$/*/' $payload/machine | paste -sd: -)-$(sed 's/$/*/' $payload/nowhere | paste -sd: -)
 for program in "$payload"/units/*; do
   GTEST_FILTER=$filter "$program" --gtest_list_tests |
     busybox awk '/^[^ ].*\.( |$)/ { suite = $1 } /^ / { print suite $1 }' >/run/unit-names
