@@ -262,8 +262,9 @@ INITTAB
   mkdir -p "$payload/bin"
   cp "$built/carrel" "$payload/bin/"
   cp "$here/guest.sh" "$here/rooms.sh" "$here/units.sh" "$here/listener.py" "$here/api_client.py" "$payload/"
-  names "$here/too_slow.txt" >"$payload/too_slow"
-  sed -n 's/^\([^# ][^ ]*\) machine .*/\1/p' "$here/differences.txt" >"$payload/in_machine"
+  for where in machine nowhere; do
+    sed -n "s/^\([^# ][^ ]*\) $where .*/\1/p" "$here/differences.txt" >"$payload/$where"
+  done
   mkdir "$payload/units"
   find "$built/src" -type f -perm -u+x -name '*_test' -exec cp {} "$payload/units/" \;
   rm -f "$work/payload.img"

@@ -6,10 +6,10 @@ payload=/payload
 passed=0
 failed=0
 skipped=0
-filter=$(sed 's/$/*/' $payload/in_machine | paste -sd: -)
+filter=$(sed 's/$/*/' $payload/machine | paste -sd: -)-$(sed 's/$/*/' $payload/nowhere | paste -sd: -)
 for program in "$payload"/units/*; do
   GTEST_FILTER=$filter "$program" --gtest_list_tests |
-    awk '/^[^ ].*\.( |$)/ { suite = $1 } /^ / { print suite $1 }' >/run/unit-names
+    busybox awk '/^[^ ].*\.( |$)/ { suite = $1 } /^ / { print suite $1 }' >/run/unit-names
   while read -r name; do
     GTEST_FILTER=$name timeout -k 10 300 "$program" >/run/unit-log 2>&1 </dev/null
     status=$?
@@ -25,4 +25,8 @@ for program in "$payload"/units/*; do
     fi
   done </run/unit-names
 done
+if [ $((passed + failed)) -eq 0 ]; then
+  echo 'FAILED: nothing was tested'
+  failed=1
+fi
 echo "$passed passed, $failed failed, $skipped skipped"
