@@ -95,6 +95,12 @@ Result<Program> start_program(const ProgramRequest& request) {
   std::sort(kept.begin(), kept.end());
   plan.kept = kept;
 
+  // Whoever cannot be watched is not started: ended in the middle of what it does, a runtime leaves
+  // its mounts on the host. The descriptor keeps a number free for the one of the program.
+  UniqueFd watched(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  if (!watched.valid()) {
+    return Error{Code::kSystem, errno, "watch " + request.path, {}};
+  }
   const pid_t pid = ::fork();
   if (pid == 0) {
     become_program(plan);
@@ -103,6 +109,7 @@ Result<Program> start_program(const ProgramRequest& request) {
     return system_error("start " + request.path);
   }
   report_write.reset();
+  watched.reset();
   Program program;
   program.pid = pid;
   // It cannot be another's: nobody has waited for it.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,6 +100,24 @@ TEST(Program, OneThatIsMissingIsToldBeforeItReturns) {
   const auto program = start_program(request);
   ASSERT_FALSE(program.ok());
   EXPECT_EQ(program.error().code, Code::kNotFound);
+}
+
+// Else one that is there would have to be ended in the middle of what it does.
+TEST(Program, OneThatCouldNotBeWatchedIsNotStarted) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::close(next);
+  ProgramRequest request;
+  request.path = "/no/such/program";
+  request.arguments = {"program"};
+  rlimit two = before;
+  two.rlim_cur = static_cast<rlim_t>(next) + 2;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &two), 0);
+  auto program = start_program(request);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(program.ok());
+  EXPECT_EQ(program.error().to_string(), "watch /no/such/program: Too many open files");
 }
 
 TEST(Program, AGroupThatCannotBeJoinedIsNoProgram) {
