@@ -71,7 +71,7 @@ TEST_P(Budgets, ConnectionsAtTheSameTimeAreCounted) {
   const Box box(GetParam(),
                 {"--network", "allow=tcp:allowed.test:7000", "--network-connections", "3"});
   const Run run = python_in(box,
-                            "import socket\n"
+                            "import socket, time\n"
                             "def one():\n"
                             "    s = socket.create_connection(('allowed.test', 7000), 10)\n"
                             "    s.sendall(b'x')\n"
@@ -82,12 +82,12 @@ TEST_P(Budgets, ConnectionsAtTheSameTimeAreCounted) {
                             "except OSError as error:\n"
                             "    print('refused', error)\n"
                             "held.pop()[0].close()\n"
-                            "for _ in range(50):\n"
+                            "for _ in range(600):\n"
                             "    try:\n"
                             "        print('after', one()[1])\n"
                             "        break\n"
                             "    except OSError:\n"
-                            "        pass\n");
+                            "        time.sleep(0.05)\n");
   EXPECT_THAT(run.out,
               AllOf(HasSubstr("refused"), HasSubstr("after b'x'"), Not(HasSubstr("fourth"))))
       << run.err;
