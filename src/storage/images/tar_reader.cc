@@ -15,8 +15,10 @@ using sandbox::tar_text;
 using sandbox::TarBlock;
 
 constexpr std::uint64_t kLargestExtra = 1U << 20;  // a long name, or a pax header
+constexpr unsigned kMostExtras = 16;                // headers before one entry
 constexpr std::uint64_t kLargestFile = std::numeric_limits<std::int64_t>::max() / 2;
 constexpr std::size_t kMostPieces = 1U << 20;
+constexpr std::uint64_t kMostUnused = 64U << 20;  // what an archive has that is part of no file
 constexpr std::size_t kSparseInHeader = 4;
 constexpr std::size_t kSparseInBlock = 21;
 
@@ -133,6 +135,16 @@ Result<std::size_t> TarReader::fill(char* place, std::size_t size) {
   return have;
 }
 
+// What is part of no file counts against no limit of the tree's: a few compressed bytes could keep
+// a reader at work for days.
+Status TarReader::spend(std::uint64_t size) {
+  if (size > kMostUnused - unused_) {
+    return damaged("too much in it is part of no file");
+  }
+  unused_ += size;
+  return {};
+}
+
 Status TarReader::skip(std::uint64_t size) {
   while (size > 0) {
     CARREL_ASSIGN(const std::string_view got, some(size));
@@ -160,6 +172,7 @@ Result<bool> TarReader::read_header(Block& block) {
 }
 
 Result<std::optional<TarEntry>> TarReader::next() {
+  CARREL_TRY(spend(stored_));
   CARREL_TRY(skip(stored_ + padding_));
   stored_ = padding_ = 0;
   pieces_.clear();
@@ -176,6 +189,7 @@ Result<std::optional<TarEntry>> TarReader::next() {
     if (std::string_view("xXLK").find(block.type) != std::string_view::npos) {
       CARREL_TRY(take_extra(block.type, *size));
     } else if (block.type == 'g' || block.type == 'A') {
+      CARREL_TRY(spend(*size));
       CARREL_TRY(skip(*size + padding_of(*size)));
     } else {
       CARREL_ASSIGN(TarEntry entry, make_entry(block, extra_.size.value_or(*size)));
@@ -186,9 +200,10 @@ Result<std::optional<TarEntry>> TarReader::next() {
 }
 
 Status TarReader::take_extra(char type, std::uint64_t size) {
-  if (size > kLargestExtra) {
+  if (size > kLargestExtra || extra_.headers == kMostExtras) {
     return damaged("an extended header is too large");
   }
+  ++extra_.headers;
   std::string text(static_cast<std::size_t>(size), '\0');
   CARREL_ASSIGN(const std::size_t got, fill(text.data(), text.size()));
   if (got < text.size()) {
@@ -368,6 +383,7 @@ Status TarReader::read_old_map(const Block& block, TarEntry& entry) {
   CARREL_TRY(take_old_pieces(bytes + kOldSparseAt, kSparseInHeader, entry));
   for (bool more = end.more != '\0'; more;) {
     std::array<char, TarBlock::kSize> next{};
+    CARREL_TRY(spend(next.size()));
     CARREL_ASSIGN(const std::size_t got, fill(next.data(), next.size()));
     if (got < next.size()) {
       return damaged("it ends in the middle of a header");

@@ -61,6 +61,7 @@ class TarReader {
     std::optional<std::string> target;
     std::optional<std::uint64_t> size;
     std::optional<timespec> modified;
+    unsigned headers = 0;
     bool is_pax = false;
     bool has_attributes = false;
     bool has_map_in_contents = false;  // GNU's sparse files, version 1.0
@@ -73,6 +74,7 @@ class TarReader {
 
   Result<std::string_view> some(std::uint64_t most);
   Result<std::size_t> fill(char* place, std::size_t size);
+  Status spend(std::uint64_t size);
   Status skip(std::uint64_t size);
   Result<bool> read_header(Block& block);
   Status take_extra(char type, std::uint64_t size);
@@ -94,6 +96,7 @@ class TarReader {
   bool began_ = false;
   std::uint64_t stored_ = 0;   // contents of this entry that are still in the stream
   std::uint64_t padding_ = 0;  // and what follows them
+  std::uint64_t unused_ = 0;   // of all entries: what was part of no file
   std::vector<TarEntry::Piece> pieces_;
   std::size_t piece_ = 0;
 };

@@ -157,6 +157,51 @@ TEST(TarReader, SparseFilesThatContradictThemselvesAreRefused) {
   EXPECT_THAT(sparse("0,2", "-1"), HasSubstr("damaged"));
 }
 
+// A stream that goes on for ever: whoever reads it must not.
+std::string error_of_endless(const std::string& begin, const std::string& more) {
+  bool began = false;
+  TarReader reader([&]() -> Result<std::string_view> {
+    const bool first = !began;
+    began = true;
+    return std::string_view(first ? begin : more);
+  });
+  for (;;) {
+    auto entry = reader.next();
+    if (!entry.ok() || !entry.value().has_value()) {
+      return entry.ok() ? "it ended" : entry.error().message;
+    }
+  }
+}
+
+TEST(TarReader, WhatIsPartOfNoFileIsBounded) {
+  const std::string zeros(1 << 20, '\0');
+  const auto header = [](char type, const char* octal_size) {
+    return Tar().add("a", "", {.type = type, .claimed_size = octal_size}).bytes().substr(0, 512);
+  };
+  for (const char type : {'g', 'A', 'M', 'D'}) {
+    EXPECT_THAT(error_of_endless(header(type, "77777777777"), zeros), HasSubstr("part of no file"))
+        << type;
+  }
+  std::string globals;
+  std::string extras;
+  for (int i = 0; i < 512; ++i) {
+    globals += header('g', "00000001000") + std::string(512, ' ');
+    extras += header('x', "00000000000");
+  }
+  EXPECT_THAT(error_of_endless(globals, globals), HasSubstr("part of no file"));
+  EXPECT_THAT(error_of_endless(extras, extras), HasSubstr("too large"));
+  std::string sparse = header('S', "00000000000");
+  std::string more(512, '\0');
+  more[504] = '\1';
+  sparse[482] = '\1';
+  unsigned sum = 0;
+  for (std::size_t i = 0; i < sparse.size(); ++i) {
+    sum += i >= 148 && i < 156 ? ' ' : static_cast<unsigned char>(sparse[i]);
+  }
+  std::snprintf(sparse.data() + 148, 8, "%06o", sum);
+  EXPECT_THAT(error_of_endless(sparse, more), HasSubstr("part of no file"));
+}
+
 TEST(TarReader, DamageIsSaid) {
   Tar tar;
   tar.pax("path", "name").file("a", std::string(2000, 'x'));
