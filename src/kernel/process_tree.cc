@@ -19,6 +19,7 @@ struct Row {
   char state = '?';
   pid_t parent = 0;
   std::uint64_t ticks = 0;
+  std::uint64_t threads = 0;
   std::uint64_t pages = 0;
 };
 
@@ -43,6 +44,8 @@ bool parse_stat(std::string_view line, Row& row) {
       row.parent = static_cast<pid_t>(to_number(word));
     } else if (field == 14 || field == 15) {
       row.ticks += to_number(word);
+    } else if (field == 20) {
+      row.threads = to_number(word);
     } else if (field == 24) {
       row.pages = to_number(word);
       return true;
@@ -69,8 +72,11 @@ std::map<pid_t, Row> all_processes() {
   return rows;
 }
 
-// Whether it runs no more; its parent has not asked for its status yet.
-bool is_dead(const Row& row) { return row.state == 'Z' || row.state == 'X'; }
+// Whether it runs no more; its parent has not asked for its status yet. A process whose first thread
+// has ended looks dead, too, while its other threads run on.
+bool is_dead(const Row& row) {
+  return row.state == 'X' || (row.state == 'Z' && row.threads <= 1);
+}
 
 bool is_below(const std::map<pid_t, Row>& rows, pid_t pid, pid_t root) {
   for (int depth = 0; depth < 4096; ++depth) {
