@@ -103,17 +103,14 @@ std::uint64_t signals_of(std::string_view status, std::string_view name) {
 constexpr std::uint64_t bit_of(int signal) { return 1ULL << (signal - 1); }
 
 // Whether somebody stopped it who does not stand yet: the signal is pending until the process has
-// a processor, which takes a while on a busy host.
+// a processor, which takes a while on a busy host. The stops of a terminal are not among them: the
+// kernel takes those back where nobody is left to continue the process.
 bool is_about_to_stop(pid_t pid) {
-  constexpr std::uint64_t kStops =
-      bit_of(SIGSTOP) | bit_of(SIGTSTP) | bit_of(SIGTTIN) | bit_of(SIGTTOU);
   char buffer[4096];
   const std::string_view status(buffer, read_proc(pid, "status", buffer, sizeof buffer));
   const std::uint64_t pending =
       signals_of(status, "\nSigPnd:\t") | signals_of(status, "\nShdPnd:\t");
-  const std::uint64_t elsewhere =
-      signals_of(status, "\nSigBlk:\t") | signals_of(status, "\nSigCgt:\t");
-  return (pending & ~elsewhere & kStops) != 0;
+  return (pending & bit_of(SIGSTOP)) != 0;
 }
 
 bool is_among(const StoppedBefore& before, pid_t pid) {
