@@ -25,7 +25,7 @@ constexpr std::uint64_t kMostAnswers = 1'000'000;
 constexpr std::size_t kMostAnswerBytes = 128U << 20;
 
 Error malformed_answer() {
-  return Error{Code::kGone, 0, "the sandbox's file worker sent a malformed_answer answer",
+  return Error{Code::kGone, 0, "the sandbox's file worker sent a malformed answer",
                "the sandbox is not to be trusted any more: remove it"};
 }
 
