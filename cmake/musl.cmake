@@ -26,6 +26,8 @@ function(carrel_link_with_musl target)
     list(APPEND shims ${object})
   endforeach()
   set_source_files_properties(${shims} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  # Test programs that are linked in the same way take all of them, too.
+  set_property(GLOBAL PROPERTY carrel_musl_shims ${shims})
   target_sources(${target} PRIVATE ${shims} ${PROJECT_SOURCE_DIR}/src/base/kept_blocks.cc)
   set(specs ${PROJECT_BINARY_DIR}/musl.specs)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/musl.specs.in ${specs} @ONLY)
