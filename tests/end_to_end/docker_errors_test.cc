@@ -63,8 +63,9 @@ TEST_P(DockerErrors, AnEngineThatStandsStillIsGivenUpWhereverItStopped) {
   Process busy(other);
   ASSERT_TRUE(busy.wait_for_output("works", seconds(10)));
   for (const int wait_ms : {0, 40, 80, 120, 160, 200, 250}) {
-    milliseconds best = seconds(60);
-    for (int tries = 0; tries < kTries && best >= patient(kSoon); ++tries) {
+    const milliseconds limit = patient(kSoon);
+    milliseconds best = milliseconds::max();
+    for (int tries = 0; tries < kTries && best >= limit; ++tries) {
       Process run(launch({"run", "--backend", "docker", "--", "true"}));
       ::usleep(static_cast<useconds_t>(wait_ms) * 1000);
       ::kill(engine_->pid(), SIGSTOP);
@@ -75,7 +76,7 @@ TEST_P(DockerErrors, AnEngineThatStandsStillIsGivenUpWhereverItStopped) {
       EXPECT_TRUE(ended.status == 0 || says_one_line(ended, "the Docker engine at"))
           << wait_ms << ended.err;
     }
-    EXPECT_LT(best, patient(kSoon)) << "stopped after " << wait_ms << " ms";
+    EXPECT_LT(best, limit) << "stopped after " << wait_ms << " ms";
   }
   expect_recovery();
 }
@@ -93,8 +94,9 @@ TEST_P(DockerErrors, APullEndsWithAnEngineThatStandsStill) {
   Process registry(silent);
   ASSERT_TRUE(registry.wait_for_output("\n", seconds(10)));
   const std::string port = std::to_string(std::atoi(registry.out().c_str()));
-  milliseconds best = seconds(60);
-  for (int tries = 0; tries < kTries && best >= patient(kSoon); ++tries) {
+  const milliseconds limit = patient(kSoon);
+  milliseconds best = milliseconds::max();
+  for (int tries = 0; tries < kTries && best >= limit; ++tries) {
     Process pull(launch({"image", "pull", "docker:localhost:" + port + "/nothing:v1"}));
     EXPECT_FALSE(pull.says_within(seconds(3), "\n"));
     ::kill(engine_->pid(), SIGSTOP);
@@ -105,7 +107,7 @@ TEST_P(DockerErrors, APullEndsWithAnEngineThatStandsStill) {
     EXPECT_EQ(ended.status, 125);
     EXPECT_TRUE(says_one_line(ended, "did not answer and does nothing")) << ended.err;
   }
-  EXPECT_LT(best, patient(kSoon));
+  EXPECT_LT(best, limit);
 }
 
 TEST_P(DockerErrors, AnEngineThatIsKilledIsToldAtOnceWhereverItWas) {
@@ -134,15 +136,16 @@ TEST_P(DockerErrors, AFullDiskOfTheEnginesIsTold) {
       file << block;
     }
   }
-  milliseconds best = seconds(60);
-  for (int tries = 0; tries < kTries && best >= patient(kSoon); ++tries) {
+  const milliseconds limit = patient(kSoon);
+  milliseconds best = milliseconds::max();
+  for (int tries = 0; tries < kTries && best >= limit; ++tries) {
     const Run run = docker({"run", "--", "echo", "came in"});
     EXPECT_EQ(run.status, 125) << run.out;
     EXPECT_TRUE(says_one_line(run, "no space left on device")) << run.err;
     EXPECT_NE(run.err.find("make room where the engine keeps its data"), std::string::npos);
     best = std::min(best, run.duration);
   }
-  EXPECT_LT(best, patient(kSoon));
+  EXPECT_LT(best, limit);
   ASSERT_EQ(::unlink(filler.c_str()), 0);
   expect_recovery();
 }

@@ -7,10 +7,9 @@ namespace carrel::test {
 
 // How long the tests wait. All of it is here, and all of it grows with the work of the machine:
 //
-//   eventually(seconds(5), [] { return ...; });      // waits for an event; a Deadline is its last
-//   resort EXPECT_LT(run.duration, patient(seconds(2)));    // a promise about how long something
-//   takes EXPECT_TRUE(stays_false_for(seconds(1), ...));   // that nothing happens: exactly this
-//   long
+//   eventually(seconds(5), [] { ... });              // waits for an event
+//   EXPECT_LT(run.duration, patient(seconds(2)));    // how long something may take
+//   EXPECT_TRUE(stays_false_for(seconds(1), ...));   // that nothing happens: exactly so long
 //
 // Nothing here is part of what is tested: a test that passes does not wait longer than the event
 // that it waits for, however much patience it has.

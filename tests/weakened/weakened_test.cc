@@ -97,10 +97,12 @@ TEST_P(Weakened, WhatIsLeftOutIsNamed) {
     }
     Run run = verify(wall.name, wall.hole);
     // While others use the processors, nobody can have more than his share.
-    eventually(std::chrono::seconds(std::string(wall.name) == "processor" ? 60 : 0), [&] {
-      run = run.status == 0 ? verify(wall.name, wall.hole) : run;
-      return run.status != 0;
-    });
+    if (std::string(wall.name) == "processor") {
+      eventually(std::chrono::seconds(60), [&] {
+        run = run.status == 0 ? verify(wall.name, wall.hole) : run;
+        return run.status != 0;
+      });
+    }
     EXPECT_EQ(run.status, 1) << wall.name << ": " << run.err;
     const json report = json::parse(run.out, nullptr, false);
     ASSERT_TRUE(report.is_object()) << wall.name << ": " << run.out << run.err;
