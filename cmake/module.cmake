@@ -34,8 +34,8 @@ function(carrel_module name)
     add_executable(${name}_test ${ARG_TESTS})
     add_dependencies(unit_tests ${name}_test)
     carrel_compile_together(${name}_test)
-    target_link_libraries(${name}_test PRIVATE carrel_flags carrel_${name} GTest::gtest GTest::gmock
-                                               GTest::gtest_main ${ARG_LIBS})
+    target_link_libraries(${name}_test PRIVATE carrel_flags carrel_${name} carrel_patience GTest::gtest
+                                               GTest::gmock GTest::gtest_main ${ARG_LIBS})
     foreach(dep IN LISTS ARG_DEPS ARG_PUBLIC_DEPS)
       target_link_libraries(${name}_test PRIVATE carrel_${dep})
     endforeach()

@@ -95,6 +95,11 @@ class APlantedTree(unittest.TestCase):
         bad = {"src/kernel/k_test.cc": '#include "cli/main.h"\n'}
         self.assert_found(L.check_includes, bad, "k_test.cc:1", "upward")
 
+    def test_only_tests_include_how_long_tests_wait(self):
+        patience = '#include "support/patience.h"\n'
+        self.assertEqual(self.findings(L.check_includes, {"src/kernel/k_test.cc": patience}), [])
+        self.assert_found(L.check_includes, {"src/kernel/k.cc": patience}, "not a path from src/")
+
     def test_an_upward_include_from_a_subfolder_is_found(self):
         bad = {"src/kernel/uapi/x.h": '#include "backends/one/one.h"\n'}
         self.assert_found(L.check_includes, bad, "kernel includes upward")
