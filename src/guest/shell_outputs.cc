@@ -78,11 +78,14 @@ Command* find_borrower(Guest& guest, const Shell& shell) {
 // Takes the lasting pipes from a command that has ended, if nobody else holds them.
 Holders reclaim(Guest& guest, Shell& shell, const Command& command) {
   shell.unsettled = false;
+  const std::uint64_t childless = shell.childless;
   Holders holders =
       command.state == CommandState::kFinished ? find_holders(guest, shell) : Holders::kProcesses;
+  // A process that has ended meanwhile can have written after the outputs were read to their end.
+  const bool had_child = shell.childless != childless;
   for (std::uint32_t which = 0; which < 2; ++which) {
     // Nobody can write any more, and what was written is the command's.
-    while (holders == Holders::kNone && !command.output[which].resting) {
+    while (holders == Holders::kNone && (had_child || !command.output[which].resting)) {
       Got got = read_output(guest, shell.borrower, which);
       if (got == Got::kNothing) {
         break;

@@ -86,6 +86,20 @@ TEST_P(SessionAttack, I05_ALateJobDoesNotWriteIntoTheNextCommand) {
   EXPECT_EQ(next.err.find("LATE"), std::string::npos) << next.err;
 }
 
+// The guest reads the outputs, then looks whether anybody holds them: a job that writes and ends
+// between the two is the hardest to see.
+TEST_P(SessionAttack, I05_AJobThatEndsWithItsCommandDoesNotWriteIntoTheNextOne) {
+  const std::string id = create();
+  for (int turns = 0; turns < 200; ++turns) {
+    const std::string job = "for ((i = 0; i < " + std::to_string(turns * 10) +
+                            "; ++i)); do :; done; echo LATE; echo LATE >&2";
+    EXPECT_EQ(sh(id, "(" + job + ") & true").status, 0);
+    const Run next = sh(id, "echo two");
+    ASSERT_EQ(next.out, "two\n") << turns;
+    ASSERT_EQ(next.err, "") << turns;
+  }
+}
+
 TEST_P(SessionAttack, I07_EscapesArriveAsTheyAreAndQuotedInJson) {
   const std::string id = create();
   const std::string escapes =
