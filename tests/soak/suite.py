@@ -95,10 +95,23 @@ def run(clone: pathlib.Path, logs: pathlib.Path, number: int, condition: str) ->
             "failures": failures_in(text)}
 
 
-def keep(results: list[dict], file: pathlib.Path) -> None:
-    draft = file.with_suffix(".draft")
-    draft.write_text("[\n" + ",\n".join("  " + json.dumps(one) for one in results) + "\n]\n")
-    draft.rename(file)
+class Record:
+    """The results of one commit. A commit that was made anew with the same files is the same one."""
+
+    def __init__(self, folder: pathlib.Path, commit: str, tree: str) -> None:
+        self.commit, self.tree, self.runs = commit, tree, []
+        self.file = folder / f"{commit[:12]}.json"
+        for file in folder.glob("*.json"):
+            kept = json.loads(file.read_text())
+            if kept["tree"] == tree:
+                self.file, self.commit, self.runs = file, kept["commit"], kept["runs"]
+
+    def keep(self) -> None:
+        self.file.parent.mkdir(exist_ok=True)
+        draft = self.file.with_suffix(".draft")
+        rows = ",\n".join("  " + json.dumps(one) for one in self.runs)
+        draft.write_text(f'{{"commit": "{self.commit}", "tree": "{self.tree}", "runs": [\n{rows}\n]}}\n')
+        draft.rename(self.file)
 
 
 def show(result: dict) -> None:
@@ -133,17 +146,18 @@ def main() -> int:
     work = repository / "build-soak"
     logs = work / "suite" / commit
     logs.mkdir(parents=True, exist_ok=True)
-    kept = repository / "tests" / "soak" / "results" / f"{commit[:12]}.json"
-    kept.parent.mkdir(exist_ok=True)
-    results = json.loads(kept.read_text()) if kept.exists() and not arguments.afresh else []
+    record = Record(repository / "tests" / "soak" / "results", commit,
+                    git(repository, "rev-parse", commit + "^{tree}"))
+    if arguments.afresh:
+        record.runs = []
     clone = prepare(repository, work, commit)
-    for result in results:
+    for result in record.runs:
         show(result)
-    for number in range(len(results) + 1, arguments.runs + 1):
-        results.append(run(clone, logs, number, CONDITIONS[(number - 1) % len(CONDITIONS)]))
-        keep(results, kept)
-        show(results[-1])
-    return summary(results, commit)
+    for number in range(len(record.runs) + 1, arguments.runs + 1):
+        record.runs.append(run(clone, logs, number, CONDITIONS[(number - 1) % len(CONDITIONS)]))
+        record.keep()
+        show(record.runs[-1])
+    return summary(record.runs, commit)
 
 
 if __name__ == "__main__":
