@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,8 +42,10 @@ bool has_child(const Guest& guest, Shell& shell) {
     return false;
   }
   bool few = newest > shell.childless && newest - shell.childless <= kFew;
-  shell.child =
-      few && !any_between(shell.childless, newest) ? 0 : find_child(shell.pid, shell.minder);
+  // One that was looked for can have left a child of its own meanwhile.
+  const bool none =
+      few && !any_between(shell.childless, newest) && newest_process(guest.root.loadavg) == newest;
+  shell.child = none ? 0 : find_child(shell.pid, shell.minder);
   if (shell.child == 0) {
     shell.childless = newest;
   }
@@ -75,6 +78,24 @@ Command* find_borrower(Guest& guest, const Shell& shell) {
   return same && command.output[0].fd >= 0 && command.output[1].fd >= 0 ? &command : nullptr;
 }
 
+// Reads what is in a pipe that nobody holds any more, which is the command's. If more comes than
+// was there, somebody holds it after all: a process of the sandbox can open it by the shell's
+// /proc.
+Holders read_the_rest(Guest& guest, std::uint32_t index, std::uint32_t which) {
+  int waiting = 0;
+  if (ioctl(guest.commands[index].output[which].fd, FIONREAD, &waiting) != 0) {
+    return Holders::kProcesses;
+  }
+  // At least one, which tells whether the shell itself still holds it.
+  for (int left = waiting / static_cast<int>(Ring::kFew) + 3; left > 0; --left) {
+    const Got got = read_output(guest, index, which);
+    if (got != Got::kData && got != Got::kShort) {
+      return got == Got::kNothing ? Holders::kNone : Holders::kProcesses;
+    }
+  }
+  return Holders::kProcesses;
+}
+
 // Takes the lasting pipes from a command that has ended, if nobody else holds them.
 Holders reclaim(Guest& guest, Shell& shell, const Command& command) {
   shell.unsettled = false;
@@ -83,14 +104,9 @@ Holders reclaim(Guest& guest, Shell& shell, const Command& command) {
       command.state == CommandState::kFinished ? find_holders(guest, shell) : Holders::kProcesses;
   // A process that has ended meanwhile can have written after the outputs were read to their end.
   const bool had_child = shell.childless != childless;
-  for (std::uint32_t which = 0; which < 2; ++which) {
-    // Nobody can write any more, and what was written is the command's.
-    while (holders == Holders::kNone && (had_child || !command.output[which].resting)) {
-      Got got = read_output(guest, shell.borrower, which);
-      if (got == Got::kNothing) {
-        break;
-      }
-      holders = got == Got::kData || got == Got::kShort ? holders : Holders::kProcesses;
+  for (std::uint32_t which = 0; which < 2 && holders == Holders::kNone; ++which) {
+    if (had_child || !command.output[which].resting) {
+      holders = read_the_rest(guest, shell.borrower, which);
     }
   }
   if (holders == Holders::kNone) {
@@ -105,6 +121,22 @@ Holders reclaim(Guest& guest, Shell& shell, const Command& command) {
     shell.borrower = kNone;
   }
   return holders;
+}
+
+// What is in a pipe before its command begins is not that command's: a process that is not below
+// the shell opened the pipe by the shell's /proc. False if it is writing still.
+bool empty_pipe(int pipe) {
+  int waiting = 0;
+  if (ioctl(pipe, FIONREAD, &waiting) != 0) {
+    return false;
+  }
+  char waste[4096];
+  for (int left = waiting / static_cast<int>(sizeof waste) + 3; waiting > 0 && left > 0; --left) {
+    if (read(pipe, waste, sizeof waste) <= 0) {
+      return true;
+    }
+  }
+  return waiting == 0;
 }
 
 void watch_both(Guest& guest, std::uint32_t index) {
@@ -150,6 +182,9 @@ bool borrow_lasting(Guest& guest, Shell& shell, std::uint32_t index) {
       watch_both(guest, shell.borrower);
       return false;
     }
+  }
+  if (!empty_pipe(shell.lasting[0]) || !empty_pipe(shell.lasting[1])) {
+    return false;
   }
   for (std::uint32_t which = 0; which < 2; ++which) {
     set_output(guest, index, which, shell.lasting[which]);

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <signal.h>
 
 #include <chrono>
@@ -98,6 +99,31 @@ TEST_P(SessionAttack, I05_AJobThatEndsWithItsCommandDoesNotWriteIntoTheNextOne) 
     ASSERT_EQ(next.out, "two\n") << turns;
     ASSERT_EQ(next.err, "") << turns;
   }
+}
+
+// Whoever has the same user can open a shell's descriptors, and its outputs are among them.
+TEST_P(SessionAttack, I05_AFloodIntoTheShellsOutputsHoldsNobody) {
+  const std::string id = create();
+  std::string shell = sh(id, "echo $$").out;
+  ASSERT_THAT(shell, testing::EndsWith("\n"));
+  shell.pop_back();
+  std::vector<std::unique_ptr<Process>> floods;
+  for (int i = 0; i < 4; ++i) {
+    floods.push_back(std::make_unique<Process>(
+        launch({"exec", id, "--timeout", "3", "--", "bash", "-c",
+                "echo begun; for f in 194 195; do yes > /proc/" + shell + "/fd/$f & done; wait"})));
+    ASSERT_TRUE(floods.back()->wait_for_output("begun", seconds(10)));
+  }
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(sh(id, "true", {"--timeout", "20"}).status, 0);
+  }
+  for (auto& flood : floods) {
+    const Run run = flood->wait(seconds(20));
+    EXPECT_EQ(run.status, 124) << run.err;
+    EXPECT_LT(run.duration, patient(seconds(10)));
+  }
+  EXPECT_TRUE(eventually(seconds(5), [] { return !is_running("yes"); }));
+  expect_usable(id, "a flood");
 }
 
 TEST_P(SessionAttack, I07_EscapesArriveAsTheyAreAndQuotedInJson) {
