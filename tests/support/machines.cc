@@ -44,6 +44,33 @@ void copy_folder(const std::string& from, const std::string& to, As as) {
   }
 }
 
+// What the one who was to save a machine wrote when that did not work.
+std::string why_not_saved(As as) {
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(folder_of_saved_machines(as), missing)) {
+    if (entry.path().extension() == ".failed") {
+      return read_text(entry.path()).value_or("") + "?";
+    }
+  }
+  return {};
+}
+
+// For whoever reads that one was not saved: what there is of it, and what its processes do.
+std::string what_saves(As as) {
+  std::string text;
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(folder_of_saved_machines(as), missing)) {
+    text +=
+        entry.path().filename().string() + " " + std::to_string(entry.file_size(missing)) + "\n";
+  }
+  for (const HostProcess& one : descendants()) {
+    const std::string process = "/proc/" + std::to_string(one.pid);
+    text += read_text(process + "/stat").value_or("") + read_text(process + "/wchan").value_or("") +
+            "\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string folder_of_saved_machines(As as) { return place().home(as) + "/machines"; }
@@ -70,7 +97,10 @@ void plant_saved_machine(As as) {
   const Run first =
       carrel(as, {"run", "--backend", "microvm", "--", "true"}, {.timeout_seconds = 120});
   ASSERT_EQ(first.status, 0) << first.err;
-  ASSERT_TRUE(eventually(seconds(120), [&] { return !saved_machines(as).empty(); }));
+  ASSERT_TRUE(eventually(seconds(120), [&] {
+    return !saved_machines(as).empty() || !why_not_saved(as).empty();
+  })) << what_saves(as);
+  ASSERT_EQ(why_not_saved(as), "");
   await_savers();
   std::string name = "/tmp/carrel-machines-XXXXXX";
   ASSERT_NE(::mkdtemp(name.data()), nullptr);

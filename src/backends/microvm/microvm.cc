@@ -328,7 +328,7 @@ void Machines::settle_origin(int complaints, sandbox::Origin& origin) const {
   }
   if (auto snapshots = Snapshots::open(origin.home); snapshots.ok()) {
     snapshots->remove(origin.snapshot);
-    snapshots->give_up(origin.snapshot);
+    snapshots->give_up(origin.snapshot, kNotRestored);
   }
   origin = {"boot", kNotRestored, {}, {}};
 }

@@ -75,11 +75,13 @@ Status make(const MakerRequest& request, const UniqueFd& file) {
   (void)!::nice(kPolite);
   CARREL_ASSIGN(const UniqueFd asked, sandbox::memory_file(request.hall));
   CARREL_ASSIGN(const UniqueFd nothing, sandbox::memory_file({}));
+  CARREL_ASSIGN(const UniqueFd complaints, sandbox::memory_file({}));
   kernel::ProgramRequest program;
   program.path = "/proc/self/exe";
   program.arguments = {"carrel", "hall"};
   program.descriptors = {asked.get(),  nothing.get(),    nothing.get(),
                          kMakerKernel, kMakerFirstFiles, file.get()};
+  program.errors = complaints.get();
   if (::geteuid() == 0) {
     program.id = kMakersId;
     if (!request.group.empty()) {
@@ -87,9 +89,13 @@ Status make(const MakerRequest& request, const UniqueFd& file) {
     }
   }
   CARREL_ASSIGN(const kernel::Program hall, kernel::start_program(program));
-  return await(hall.pid) == 0
-             ? Status()
-             : Error{Code::kUnavailable, 0, "the virtual machine could not be saved", {}};
+  if (await(hall.pid) == 0) {
+    return {};
+  }
+  return Error{Code::kUnavailable,
+               0,
+               "the virtual machine could not be saved: " + sandbox::read_line(complaints.get()),
+               {}};
 }
 
 Status make_and_keep() {
@@ -103,7 +109,7 @@ Status make_and_keep() {
     made = snapshots.publish(request.name, file, request.about);
   }
   if (!made.ok()) {
-    snapshots.give_up(request.name);
+    snapshots.give_up(request.name, made.error().to_string());
   }
   snapshots.sweep();
   return made;

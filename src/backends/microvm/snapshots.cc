@@ -199,8 +199,8 @@ Status Snapshots::publish(const std::string& name, const UniqueFd& file,
   return done;
 }
 
-void Snapshots::give_up(const std::string& name) const {
-  (void)replace_file_at(folder_.get(), name + kFailed, "", 0600, Lasting::kUnsynced);
+void Snapshots::give_up(const std::string& name, const std::string& reason) const {
+  (void)replace_file_at(folder_.get(), name + kFailed, reason + "\n", 0600, Lasting::kUnsynced);
 }
 
 void Snapshots::sweep() const {

@@ -57,8 +57,8 @@ class Snapshots {
   // A file to write it to, as long as which is open nobody else makes it. kConflict: somebody does.
   [[nodiscard]] Result<UniqueFd> begin(const std::string& name) const;
   Status publish(const std::string& name, const UniqueFd& file, const std::string& about) const;
-  // It did not work: it is not tried again for a while.
-  void give_up(const std::string& name) const;
+  // It did not work, for that reason: it is not tried again for a while.
+  void give_up(const std::string& name, const std::string& reason) const;
 
   // Removes those of a kernel or a QEMU that changed, that nobody used for a week, the oldest ones
   // beyond kMost, and what was never finished.

@@ -158,7 +158,8 @@ TEST_F(SnapshotsTest, OnlyOneMakesIt) {
 TEST_F(SnapshotsTest, WhatDidNotWorkIsNotTriedAgainAtOnce) {
   const Snapshots all = open();
   const std::string name = Snapshots::name_of(shape_);
-  all.give_up(name);
+  all.give_up(name, "QEMU gave up");
+  EXPECT_EQ(read_file_at(AT_FDCWD, in_folder(name + ".failed"), 100).value(), "QEMU gave up\n");
   EXPECT_FALSE(all.can_make(name).ok());
   all.sweep();
   EXPECT_FALSE(all.can_make(name).ok());
