@@ -35,7 +35,7 @@ static int protect_tables(struct dl_phdr_info* object, size_t size, void* protec
     if (segment->p_type == PT_GNU_RELRO) {
       const uintptr_t begin = (object->dlpi_addr + segment->p_vaddr) & -page;
       const uintptr_t end = (object->dlpi_addr + segment->p_vaddr + segment->p_memsz) & -page;
-      *(int*)protected += mprotect((void*)begin, end - begin, PROT_READ) == 0;
+      *(int*)protected += end > begin && mprotect((void*)begin, end - begin, PROT_READ) == 0;
     }
   }
   return 1;
@@ -80,11 +80,12 @@ int __snprintf_chk(char* to, size_t size, int flag, size_t room, const char* for
   return result;
 }
 
+// A room that the compiler does not know is the largest number, which musl's vsnprintf() refuses.
 int __sprintf_chk(char* to, int flag, size_t room, const char* format, ...) {
   (void)flag;
   va_list arguments;
   va_start(arguments, format);
-  int result = vsnprintf(to, room, format, arguments);
+  int result = vsnprintf(to, room > INT_MAX ? INT_MAX : room, format, arguments);
   va_end(arguments);
   if (result >= 0 && (size_t)result >= room) {
     __builtin_trap();

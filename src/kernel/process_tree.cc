@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <map>
@@ -97,7 +98,10 @@ bool is_below(const std::map<pid_t, Row>& rows, pid_t pid, pid_t root) {
 bool has_ended(pid_t process) {
   Row row;
   auto line = read_file_at(AT_FDCWD, "/proc/" + std::to_string(process) + "/stat", 4096);
-  return !line.ok() || !parse_stat(line.value(), row) || is_dead(row);
+  if (!line.ok()) {  // for another reason, such as too many descriptors, nothing is known of it
+    return line.error().error_number == ENOENT || line.error().error_number == ESRCH;
+  }
+  return !parse_stat(line.value(), row) || is_dead(row);
 }
 
 Result<TreeUsage> usage_of_tree(pid_t root) {

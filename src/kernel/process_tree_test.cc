@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -60,6 +61,17 @@ void* wait_for_ever(void* ready) {
     ::pause();
   }
   return nullptr;
+}
+
+TEST(ProcessTree, AProcessThatCannotBeLookedAtHasNotEnded) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const bool ended = has_ended(::getpid());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(ended);
 }
 
 TEST(ProcessTree, AProcessRunsOnWithoutItsFirstThread) {

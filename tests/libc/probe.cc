@@ -17,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+extern "C" int __sprintf_chk(char* to, int flag, std::size_t room, const char* format, ...);
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -173,11 +175,19 @@ bool speed() {
   return true;
 }
 
+// A room of -1 is one that the compiler does not know, as in OpenSSL's library.
+bool checked_print() {
+  char text[32] = {};
+  return __sprintf_chk(text, 1, static_cast<std::size_t>(-1), "%d %s", 7, "words") == 7 &&
+         std::string_view(text) == "7 words";
+}
+
 struct Trial {
   const char* name;
   bool (*run)();
 };
-constexpr Trial kTrials[] = {{"exceptions", exceptions},
+constexpr Trial kTrials[] = {{"checked_print", checked_print},
+                             {"exceptions", exceptions},
                              {"forks", forks},
                              {"double_delete", double_delete},
                              {"unsized_double_delete", unsized_double_delete},

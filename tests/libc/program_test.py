@@ -23,6 +23,10 @@ class Program(unittest.TestCase):
         self.assertEqual(run.returncode, -signal.SIGABRT, run)
         self.assertEqual(run.stderr, f"carrel: {why}\n")
 
+    def test_checked_print_into_an_unknown_room_prints(self):
+        run = probe("checked_print")
+        self.assertEqual(run.returncode, 0, run)
+
     def test_exceptions_are_caught_in_threads_and_after_a_fork(self):
         run = probe("exceptions")
         self.assertEqual(run.returncode, 0, run)

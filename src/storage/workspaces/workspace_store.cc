@@ -402,15 +402,18 @@ Result<std::vector<std::string>> WorkspaceStore::lost_layers() {
 
 Status WorkspaceStore::sweep_layers() {
   CARREL_ASSIGN(const Held held, Held::take(layers_.get(), LOCK_EX));
-  CARREL_ASSIGN(std::vector<std::string> lost, lost_layers());
-  if (lost.empty()) {
+  CARREL_ASSIGN(const std::vector<std::string> before, lost_layers());
+  if (before.empty()) {
     return {};
   }
-  // CRITICAL: their rows could be in a commit that is not seen yet, and come back without them.
+  // CRITICAL: their rows could be in a commit that is not seen yet, and come back without them. One
+  // that is lost only afterwards can be in a commit that came after this.
   CARREL_TRY(records_.database().drop_unseen_commit());
-  CARREL_ASSIGN(lost, lost_layers());
+  CARREL_ASSIGN(const std::vector<std::string> lost, lost_layers());
   for (const std::string& id : lost) {
-    CARREL_TRY(remove_tree_at(layers_.get(), id));
+    if (std::find(before.begin(), before.end(), id) != before.end()) {
+      CARREL_TRY(remove_tree_at(layers_.get(), id));
+    }
   }
   return {};
 }
