@@ -61,6 +61,8 @@ Result<Finding> Conversation::run(const Patience& patience) {
       ask_next_server();
     } else if (running_.empty()) {
       break;
+    } else if (patience.deadline.has_value() && Clock::now() >= *patience.deadline) {
+      return has_found() ? finding() : Result<Finding>(silence());
     } else {
       CARREL_TRY(wait(patience));
     }
@@ -103,7 +105,8 @@ void Conversation::begin(std::size_t family, std::size_t server, Lookup lookup,
 Clock::time_point Conversation::next_event(const Patience& patience) const {
   Clock::time_point when = Clock::time_point::max();
   for (const Running& running : running_) {
-    when = std::min(when, running.until);
+    // One that could not even begin has nothing to wait for.
+    when = std::min(when, running.exchange.has_failed() ? Clock::now() : running.until);
   }
   if (asked_ < configuration_->servers.size() * configuration_->attempts) {
     when = std::min(when, next_ask_);
@@ -113,9 +116,6 @@ Clock::time_point Conversation::next_event(const Patience& patience) const {
 }
 
 Status Conversation::wait(const Patience& patience) const {
-  if (patience.deadline.has_value() && Clock::now() >= *patience.deadline) {
-    return silence();
-  }
   std::vector<pollfd> awaited{{patience.cancel, POLLIN, 0}};
   for (const Running& running : running_) {
     awaited.push_back(running.exchange.awaited());
@@ -176,7 +176,11 @@ void Conversation::take_final_answer(const Running& running) {
   Family& family = families_[running.family];
   family.answered = running.exchange.answer().code;
   family.addresses = running.exchange.answer().addresses;
-  if (!other_until_.has_value() && has_usable_address()) {
+  // A name that does not exist has addresses of neither family. There are servers that say so of
+  // every name without IPv6.
+  const bool exists_not =
+      family.type == RecordType::kA && family.answered == ResponseCode::kNoSuchName;
+  if (!other_until_.has_value() && (exists_not || has_usable_address())) {
     other_until_ = Clock::now() + kForTheOtherFamily;
   }
 }
@@ -193,6 +197,13 @@ bool Conversation::has_usable_address() const {
   const auto usable = [](const policy::IpAddress& ip) { return has_route_to({ip}); };
   return std::any_of(families_.begin(), families_.end(), [&](const Family& family) {
     return std::any_of(family.addresses.begin(), family.addresses.end(), usable);
+  });
+}
+
+bool Conversation::has_found() const {
+  return std::any_of(families_.begin(), families_.end(), [](const Family& family) {
+    return !family.addresses.empty() ||
+           (family.type == RecordType::kA && family.answered == ResponseCode::kNoSuchName);
   });
 }
 

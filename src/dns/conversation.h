@@ -32,7 +32,8 @@ struct Finding {
 // Asks the servers of a configuration for both families of addresses of one name, as it is. Each
 // server is listened to for as long as the configuration says; the next one is asked after a second
 // without an answer, or at once where a server fails, and a late answer still counts. Once there is
-// an address with a route, the other family has half a second more.
+// an address with a route, or no such name, the other family has half a second more. What one
+// family has found by the deadline is the finding.
 class Conversation {
  public:
   Conversation(const Configuration& configuration, const policy::Host& name);
@@ -66,6 +67,8 @@ class Conversation {
   [[nodiscard]] bool is_open(std::size_t family) const;
   [[nodiscard]] bool is_settled() const;
   [[nodiscard]] bool has_usable_address() const;
+  // Whether there is something to say though a family is silent.
+  [[nodiscard]] bool has_found() const;
   [[nodiscard]] Result<Finding> finding() const;
   [[nodiscard]] Error silence() const;
 

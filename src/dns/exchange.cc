@@ -75,6 +75,9 @@ void Exchange::receive_datagrams() {
       state_ = State::kAnswered;
       return;
     }
+    if (parsed.value.unusable) {
+      return fail(EBADMSG);
+    }
   }
 }
 

@@ -15,7 +15,8 @@ enum class Transport { kUdp, kTcp };
 
 // One lookup at one server, over a socket of its own that does not block. The socket is connected:
 // the kernel drops datagrams of others, and gives it a port at random. A datagram that is no answer
-// to this lookup is passed over, as somebody's attempt to be quicker.
+// to this lookup is passed over, as somebody's attempt to be quicker; one that is, and cannot be
+// used, ends the exchange.
 class Exchange {
  public:
   enum class State { kWaiting, kAnswered, kFailed };
@@ -29,6 +30,7 @@ class Exchange {
 
   [[nodiscard]] const Lookup& lookup() const { return lookup_; }
   [[nodiscard]] Transport transport() const { return transport_; }
+  [[nodiscard]] bool has_failed() const { return state_ == State::kFailed; }
   // Once it is answered.
   [[nodiscard]] const Answer& answer() const { return answer_; }
   // Once it has failed: an errno. EBADMSG: the server answered something that makes no sense.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/byte_reader.h"
@@ -94,6 +95,13 @@ std::optional<std::string> follow(const Records& records, std::string name) {
   return std::nullopt;
 }
 
+// The server itself said it, and not somebody who wants to be quicker.
+Parsed<Answer> unusable(std::string_view reason) {
+  Parsed<Answer> result = Parsed<Answer>::refused(reason);
+  result.value.unusable = true;
+  return result;
+}
+
 // Where the question of an answer ends. Nothing: it is not that of the lookup.
 std::optional<std::size_t> end_of_question(Bytes message, const Lookup& lookup) {
   const auto name = read_name(message, kHeader, Pointers::kRefused);
@@ -178,18 +186,18 @@ Parsed<Answer> parse_answer(Bytes message, const Lookup& lookup) {
     return Result::done(std::move(answer), message.size());
   }
   if (count > kMostAnswerRecords) {
-    return Result::refused("the answer has too many records");
+    return unusable("the answer has too many records");
   }
   Records records;
   std::size_t at = *end;
   for (std::uint16_t i = 0; i < count; ++i) {
     if (!read_record(message, at, lookup.type, records)) {
-      return Result::refused("a record of the answer is broken");
+      return unusable("a record of the answer is broken");
     }
   }
   const auto last = follow(records, lookup.name.text());
   if (!last.has_value()) {
-    return Result::refused("the name has too many aliases");
+    return unusable("the name has too many aliases");
   }
   for (const auto& [owner, address] : records.addresses) {
     if (owner == *last) {

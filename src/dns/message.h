@@ -45,6 +45,7 @@ struct Answer {
   ResponseCode code = ResponseCode::kNoError;
   bool truncated = false;  // ask again over TCP
   std::vector<policy::IpAddress> addresses;
+  bool unusable = false;  // of one that is refused: it is to this lookup, and no forgery
 
   // The server may not know EDNS0: it says that the query makes no sense.
   [[nodiscard]] bool refuses_format() const {
@@ -53,7 +54,8 @@ struct Answer {
 };
 // The answer to a lookup: addresses of the name, or of what at most 16 aliases lead to. Refused:
 // another id or question, names that point forward or in circles, and lengths that do not add up.
-// An answer that the query makes no sense needs no question.
+// A refused one has `unusable` set if its id and question are those of the lookup: there is no
+// other to wait for. An answer that the query makes no sense needs no question.
 Parsed<Answer> parse_answer(Bytes message, const Lookup& lookup);
 
 }  // namespace carrel::dns

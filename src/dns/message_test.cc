@@ -119,6 +119,31 @@ TEST(DnsMessage, WhatIsCutOffIsRefused) {
   EXPECT_TRUE(parse_answer(alias, lookup()).is_refused());
 }
 
+TEST(DnsMessage, AnUnusableAnswerToThisLookupIsNoForgery) {
+  Octets circle = answer(1);
+  add(circle, record(kSelf, 5, kSelf));
+  Octets odd = answer(1);
+  add(odd, record(kSelf, 1, {1, 2, 3}));
+  Octets forward = answer(1);
+  add(forward, record({0xc0, 0xff}, 1, {1, 2, 3, 4}));
+  Octets crowded = answer(0);
+  crowded[6] = 2;
+  for (const Octets& message : {circle, odd, forward, crowded}) {
+    const auto own = parse_answer(message, lookup());
+    EXPECT_TRUE(own.is_refused());
+    EXPECT_TRUE(own.value.unusable) << own.reason;
+    for (const std::size_t at : {0U, 1U, 13U, 20U}) {
+      Octets forged = message;
+      forged[at] ^= 1;
+      const auto of_others = parse_answer(forged, lookup());
+      EXPECT_TRUE(of_others.is_refused());
+      EXPECT_FALSE(of_others.value.unusable) << at;
+    }
+  }
+  EXPECT_FALSE(parse_answer({}, lookup()).value.unusable);
+  EXPECT_FALSE(parse_answer(answer(0), lookup()).value.unusable);
+}
+
 TEST(DnsMessage, SaysWhyThereAreNone) {
   Octets message = answer(0);
   message[3] = 0x83;

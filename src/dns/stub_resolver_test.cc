@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <set>
 #include <thread>
 
@@ -137,6 +140,32 @@ TEST(StubResolver, AHostThatDoesNotExistIsOne) {
   EXPECT_EQ(found.error().message, "look up 'nobody.example': there is no such host");
 }
 
+TEST(StubResolver, AHostThatDoesNotExistIsKnownSoonThoughOneFamilyIsSilent) {
+  const TestServer server([](const Asked& asked) -> Replies {
+    return asked.is_a() ? Replies{asked.reply(kNxdomain)} : Replies{};
+  });
+  const auto begin = Clock::now();
+  const Found found = look_up(server, "nobody.example", "options timeout:30\n");
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, Code::kNotFound);
+  EXPECT_LT(since(begin), test::patient(seconds(5)));
+}
+
+TEST(StubResolver, WhatOneFamilyHasFoundByTheDeadlineCounts) {
+  const TestServer server([](const Asked& asked) -> Replies {
+    if (!asked.is_a()) {
+      return {};
+    }
+    return {asked.name == "four.example" ? asked.reply(kFound, {kFour}) : asked.reply(kNxdomain)};
+  });
+  const auto soon = [] { return Clock::now() + test::patient(milliseconds(300)); };
+  EXPECT_THAT(texts(look_up(server, "four.example", "", {.deadline = soon()})),
+              ElementsAre("127.1.2.3"));
+  const Found nobody = look_up(server, "nobody.example", "", {.deadline = soon()});
+  ASSERT_FALSE(nobody.ok());
+  EXPECT_EQ(nobody.error().code, Code::kNotFound) << nobody.error().message;
+}
+
 TEST(StubResolver, AHostWithoutAddressesIsAnotherError) {
   const TestServer server([](const Asked& asked) -> Replies { return {asked.reply(kFound)}; });
   const Found found = look_up(server, "mail.example");
@@ -168,6 +197,20 @@ TEST(StubResolver, AnswersToOtherQuestionsAreIgnored) {
         {}, {1, 2, 3}, id, name, type, query, asked.reply(kFound, {asked.is_a() ? kFour : kSix})};
   });
   EXPECT_THAT(texts(look_up(server, "target.example")), ElementsAre("127.1.2.3", "::1"));
+}
+
+TEST(StubResolver, AnAnswerThatCannotBeUsedIsAFailureOfItsServerAndNoWait) {
+  const TestServer bad([](const Asked& asked) -> Replies { return {asked.circle(kFound)}; });
+  const auto begin = Clock::now();
+  const Found found = look_up(bad, "host.example", "options timeout:30 attempts:1\n");
+  ASSERT_FALSE(found.ok());
+  EXPECT_THAT(found.error().message, HasSubstr("the name server " + bad.place().text() +
+                                               " gives an answer that makes no sense"));
+  const TestServer good(both);
+  const StubResolver resolver(with({bad.place(), good.place()}, "options timeout:30 attempts:1\n"),
+                              "");
+  EXPECT_THAT(texts(resolver.resolve("host.example", {})), ElementsAre("127.1.2.3", "::1"));
+  EXPECT_LT(since(begin), test::patient(seconds(5)));
 }
 
 TEST(StubResolver, AnswersOfOthersAreIgnored) {
@@ -403,6 +446,43 @@ TEST(StubResolver, NonsenseOverTcpIsAnErrorAndNoWait) {
     EXPECT_THAT(found.error().message, HasSubstr("gives an answer that makes no sense"));
     EXPECT_LT(since(begin), test::patient(seconds(4)));
   }
+}
+
+// What the process may have open, as it was before.
+class OpenFilesLimit {
+ public:
+  OpenFilesLimit() { EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0); }
+  ~OpenFilesLimit() { restore(); }
+  OpenFilesLimit(const OpenFilesLimit&) = delete;
+  OpenFilesLimit& operator=(const OpenFilesLimit&) = delete;
+
+  // Nothing more can be opened.
+  void reach() const {
+    rlimit reached = before_;
+    const UniqueFd lowest(::dup(STDERR_FILENO));
+    reached.rlim_cur = static_cast<rlim_t>(lowest.get());
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &reached), 0);
+  }
+  void restore() const { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(StubResolver, WithoutADescriptorForTcpThereIsNoWait) {
+  const OpenFilesLimit limit;
+  const TestServer server([&](const Asked& asked) -> Replies {
+    limit.reach();
+    return {asked.reply(kFoundTruncated)};
+  });
+  const auto begin = Clock::now();
+  const Found found = look_up(server, "large.example", "options timeout:30 attempts:1 no-aaaa\n");
+  const milliseconds took = since(begin);
+  limit.restore();
+  ASSERT_FALSE(found.ok());
+  EXPECT_THAT(found.error().message,
+              HasSubstr(std::string("cannot be reached: ") + std::strerror(EMFILE)));
+  EXPECT_LT(took, test::patient(seconds(5)));
 }
 
 }  // namespace

@@ -48,6 +48,14 @@ struct Asked {
     return answer;
   }
 
+  // An answer to the question that cannot be used: the name is an alias of itself.
+  [[nodiscard]] Message circle(unsigned flags) const {
+    Message answer = reply(flags);
+    answer[7] = 1;
+    answer.insert(answer.end(), {0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, 2, 0xc0, 12});
+    return answer;
+  }
+
   static Asked parse(const Message& message) {
     Asked asked;
     asked.message = message;

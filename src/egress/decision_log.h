@@ -17,7 +17,7 @@ struct DecisionRecord {
   std::string host;        // printable
   std::string address;     // what was dialled; can be empty
   std::uint16_t port = 0;
-  std::string detail;  // a request's method and path
+  std::string detail;  // a request's method and path, or what is for the host alone
   bool allowed = false;
   std::string rule;
   std::string reason;

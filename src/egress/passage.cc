@@ -220,7 +220,8 @@ Task<std::unique_ptr<Watched>> Passage::dial(policy::Verdict verdict) {
     auto resolved = co_await room_->service().resolver.resolve(live_.flow.host, upstream->resolver);
     if (!resolved.ok()) {
       policy::Verdict unknown = denied("cannot find its address: " + resolved.error().message);
-      co_await refuse(std::move(unknown));
+      note("connect", unknown, resolved.error().hint);
+      co_await tell_refused(std::move(unknown));
       co_return nullptr;
     }
     addresses = std::move(resolved.value());
@@ -273,10 +274,14 @@ Task<void> Passage::carry(policy::Verdict verdict) {
   }
 }
 
-// A client that speaks HTTP is told why; others see a reset.
 Task<void> Passage::refuse(policy::Verdict verdict) {
   verdict.outcome = policy::Verdict::Outcome::kDenied;
   note("connect", verdict);
+  co_await tell_refused(std::move(verdict));
+}
+
+// A client that speaks HTTP is told why; others see a reset.
+Task<void> Passage::tell_refused(policy::Verdict verdict) {
   const Deadline deadline = in(kRefusalPatience);
   while (sniff(first_) == Sniffed::kNeedMore) {
     const bool more = co_await read_more(deadline);

@@ -80,7 +80,10 @@ class Passage {
   // Reads more of what the server says: a count as of read_some().
   Task<std::ptrdiff_t> receive(Exchange& exchange);
 
+  // Logs a denial and tells the client.
   Task<void> refuse(policy::Verdict verdict);
+  // The second half, for whoever logs more than the client is told.
+  Task<void> tell_refused(policy::Verdict verdict);
   Task<void> answer_refused(const policy::Verdict& verdict, std::string_view status);
   Task<void> serve_socks();
 

@@ -43,7 +43,8 @@ Task<std::unique_ptr<Watched>> Passage::dial_parent(policy::Verdict verdict, Par
     if (!resolved.ok()) {
       policy::Verdict why =
           denied("cannot find the proxy " + proxy.text() + ": " + resolved.error().message);
-      co_await refuse(std::move(why));
+      note("connect", why, resolved.error().hint);
+      co_await tell_refused(std::move(why));
       co_return nullptr;
     }
     addresses = std::move(resolved.value());

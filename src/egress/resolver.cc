@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 #include "base/files.h"
 
@@ -36,6 +37,9 @@ Task<std::vector<std::uint8_t>> read_framed(Watched& socket, Deadline deadline) 
 
 // Search domains do not matter: names are always asked for as they are.
 void Resolver::read_configuration() {
+  if (!follows_file_) {
+    return;
+  }
   auto text = read_file_at(AT_FDCWD, dns::kConfigurationFile);
   if (seen_.has_value() && (!text.ok() || text.value() == *seen_)) {
     return;
@@ -71,7 +75,7 @@ Task<Result<dns::Answer>> Resolver::ask(SocketAddress server, dns::Lookup lookup
       }
     } else {
       const auto n = co_await read_some(socket, buffer, deadline);
-      if (n <= 0) {
+      if (n < 0) {
         co_return system_error(static_cast<int>(-n), "hear from the resolver");
       }
       message.assign(buffer.begin(), buffer.begin() + n);
@@ -80,10 +84,14 @@ Task<Result<dns::Answer>> Resolver::ask(SocketAddress server, dns::Lookup lookup
     if (answer.parsed()) {
       co_return std::move(answer.value);
     }
-    if (type == SOCK_STREAM) {
+    if (type == SOCK_STREAM || answer.value.unusable) {
       co_return Error{Code::kUnavailable, 0, "the resolver's answer makes no sense", {}};
     }
-    // A datagram that is no answer to this question may be somebody's attempt to be quicker.
+    // A datagram that is no answer to this question may be somebody's attempt to be quicker. Where
+    // there is always another one, reading never waits, and is never told that it is late.
+    if (Clock::now() >= deadline) {
+      co_return system_error(ETIMEDOUT, "hear from the resolver");
+    }
   }
 }
 
@@ -127,7 +135,7 @@ Task<Result<std::vector<policy::IpAddress>>> Resolver::ask_all(policy::Host name
         answer->code == dns::ResponseCode::kNoSuchName) {
       co_return std::move(answer->addresses);
     }
-    last = Error{Code::kUnavailable, 0, "the resolver " + place.text() + " failed", {}};
+    last = Error{Code::kUnavailable, 0, "the resolver failed", "the server is " + place.text()};
   }
   co_return last;
 }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dns/configuration.h"
@@ -17,10 +18,14 @@ namespace carrel::egress {
 class Resolver {
  public:
   explicit Resolver(Loop& loop) : loop_(&loop) {}
+  // By these settings, whatever the file of the host says.
+  Resolver(Loop& loop, dns::Configuration configuration)
+      : loop_(&loop), configuration_(std::move(configuration)), follows_file_(false) {}
 
-  // Both families, IPv4 first; kNotFound when there are none, kTimeout when nobody answers.
-  // `server` is asked in place of the host's, and nobody else; a name of its own is looked up
-  // there.
+  // Both families, IPv4 first; kNotFound when there are none, kTimeout when nobody answers. A
+  // sandbox may see the message of an error, which says nothing of the host's settings. CRITICAL:
+  // the hint may name a server of theirs, and is for the host alone. `server` is asked in place of
+  // the host's, and nobody else; a name of its own is looked up there.
   Task<Result<std::vector<policy::IpAddress>>> resolve(
       policy::Host name, std::optional<DohServer> server = std::nullopt);
 
@@ -38,6 +43,7 @@ class Resolver {
   TlsServers tls_;
   dns::Configuration configuration_;
   std::optional<std::string> seen_;  // the configuration's text
+  bool follows_file_ = true;
 };
 
 }  // namespace carrel::egress

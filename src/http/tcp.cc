@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <optional>
 
 #include "base/files.h"
 #include "base/unix_socket.h"
@@ -80,19 +81,19 @@ bool means_no_route(int reason) {
   return reason == ENETUNREACH || reason == EADDRNOTAVAIL || reason == EAFNOSUPPORT;
 }
 
-// Why none of the addresses could be reached; `last` is what the last one said.
-Error unreachable(const std::string& where, const std::vector<dns::Address>& tried, Error last) {
+// Why none of the addresses could be reached; `why` is what one of them said.
+Error unreachable(const std::string& where, const std::vector<dns::Address>& tried, Error why) {
   const bool four =
       std::any_of(tried.begin(), tried.end(), [](const auto& a) { return a.ip.is_v4(); });
   const bool six =
       std::any_of(tried.begin(), tried.end(), [](const auto& a) { return !a.ip.is_v4(); });
-  last.message = "reach " + where + ": " + last.message;
-  if (means_no_route(last.error_number) && four != six) {
-    last.hint = std::string("it has no address but of ") + (four ? "IPv4" : "IPv6") +
-                ", and this host has no route there";
+  why.message = "reach " + where + ": " + why.message;
+  if (means_no_route(why.error_number) && four != six) {
+    why.hint = std::string("it has no address but of ") + (four ? "IPv4" : "IPv6") +
+               ", and this host has no route there";
   }
-  last.code = last.code == Code::kTimeout ? Code::kTimeout : Code::kUnavailable;
-  return last;
+  why.code = why.code == Code::kTimeout ? Code::kTimeout : Code::kUnavailable;
+  return why;
 }
 
 // To whoever dials, a host that is not found is one that cannot be reached.
@@ -144,7 +145,13 @@ Status TcpStream::write(std::string_view bytes, Deadline deadline) {
 Result<std::unique_ptr<TcpStream>> dial(const std::string& host, std::uint16_t port,
                                         const DialPatience& patience) {
   CARREL_ASSIGN(const std::vector<dns::Address> addresses, addresses_of(host, patience));
-  Error last{Code::kUnavailable, 0, "there is no address", {}};
+  return dial_any(host, addresses, port, patience);
+}
+
+Result<std::unique_ptr<TcpStream>> dial_any(const std::string& host,
+                                            const std::vector<dns::Address>& addresses,
+                                            std::uint16_t port, const DialPatience& patience) {
+  std::optional<Error> why;
   for (const dns::Address& address : addresses) {
     const Deadline one = Clock::now() + patience.each;
     auto socket = connect_to(dns::SocketAddress::of(address, port),
@@ -152,12 +159,19 @@ Result<std::unique_ptr<TcpStream>> dial(const std::string& host, std::uint16_t p
     if (socket.ok()) {
       return std::make_unique<TcpStream>(std::move(socket.value()), patience.cancel);
     }
-    last = std::move(socket.error());
-    if (last.code == Code::kGone) {
-      return last;
+    if (socket.error().code == Code::kGone) {
+      return std::move(socket.error());
+    }
+    // That this host has no route says nothing about the other one, of which more is known.
+    if (!why.has_value() || !means_no_route(socket.error().error_number)) {
+      why = std::move(socket.error());
+    }
+    if (patience.all.has_value() && Clock::now() >= *patience.all) {
+      break;
     }
   }
-  return unreachable(host + ":" + std::to_string(port), addresses, std::move(last));
+  return unreachable(host + ":" + std::to_string(port), addresses,
+                     why.value_or(Error{Code::kUnavailable, 0, "there is no address", {}}));
 }
 
 Result<std::unique_ptr<TcpStream>> dial_unix(const std::string& path, Deadline deadline,

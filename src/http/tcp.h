@@ -5,10 +5,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "http/stream.h"
+
+namespace carrel::dns {
+struct Address;
+}
 
 namespace carrel::http {
 
@@ -38,6 +44,11 @@ struct DialPatience {
 // Looks the host up and tries its addresses one after the other.
 Result<std::unique_ptr<TcpStream>> dial(const std::string& host, std::uint16_t port,
                                         const DialPatience& patience);
+// Tries those addresses of the host. The error is that of the last one of which more is known than
+// that there is no route to it, and after `all` no other one is tried.
+Result<std::unique_ptr<TcpStream>> dial_any(const std::string& host,
+                                            const std::vector<dns::Address>& addresses,
+                                            std::uint16_t port, const DialPatience& patience);
 
 // The same for a socket of this host, by its path.
 Result<std::unique_ptr<TcpStream>> dial_unix(const std::string& path, Deadline deadline,
