@@ -73,11 +73,9 @@ std::map<pid_t, Row> all_processes() {
   return rows;
 }
 
-// Whether it runs no more; its parent has not asked for its status yet. A process whose first thread
-// has ended looks dead, too, while its other threads run on.
-bool is_dead(const Row& row) {
-  return row.state == 'X' || (row.state == 'Z' && row.threads <= 1);
-}
+// Whether it runs no more; its parent has not asked for its status yet. A process whose first
+// thread has ended looks dead, too, while its other threads run on.
+bool is_dead(const Row& row) { return row.state == 'X' || (row.state == 'Z' && row.threads <= 1); }
 
 bool is_below(const std::map<pid_t, Row>& rows, pid_t pid, pid_t root) {
   for (int depth = 0; depth < 4096; ++depth) {

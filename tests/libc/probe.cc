@@ -178,7 +178,8 @@ bool speed() {
 // A room of -1 is one that the compiler does not know, as in OpenSSL's library.
 bool checked_print() {
   char text[32] = {};
-  return __sprintf_chk(text, 1, static_cast<std::size_t>(-1), "%d %s", 7, "words") == 7 &&
+  volatile std::size_t room = static_cast<std::size_t>(-1);
+  return __sprintf_chk(text, 1, room, "%d %s", 7, "words") == 7 &&
          std::string_view(text) == "7 words";
 }
 

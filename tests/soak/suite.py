@@ -74,7 +74,8 @@ def prepare(repository: pathlib.Path, work: pathlib.Path, commit: str) -> pathli
 
 def failures_in(log: str) -> list[str]:
     """The names that ctest lists as failed, and those that GoogleTest does in whole programs."""
-    named = re.findall(r"^\s*\d+ - (\S+) \((?:Failed|Timeout|SEGFAULT|[A-Za-z ]+)\)", log, re.M)
+    named = [name for name, how in re.findall(r"^\s*\d+ - (\S+) .*?\(([A-Za-z ]+)\)$", log, re.M)
+             if how not in ("Skipped", "Disabled")]
     whole = re.findall(r"^(?:\d+: )?\[  FAILED  \] (\S+?)(?:,| \(|$)", log, re.M)
     steps = re.findall(r"^dev: (.+ failed)$", log, re.M)
     return sorted(set(named) | {name for name in whole if "." in name} | set(steps))
