@@ -88,8 +88,8 @@ Status save_machine(const SaveTerms& terms) {
   constexpr int kStepMs = 10;
   Monitor monitor(terms.monitor, terms.sleeper.late);
   CARREL_TRY(monitor.ask("qmp_capabilities"));
-  if (await_sleeper(terms.sleeper) != Woken::kYes) {
-    return failed("it did not begin");
+  if (const Woken woken = await_sleeper(terms.sleeper); woken != Woken::kYes) {
+    return failed(woken == Woken::kLate ? "it did not begin in time" : "it ended before it began");
   }
   CARREL_TRY(monitor.ask("migrate-set-parameters", {{"max-bandwidth", kAtOnce}}));
   const std::array<int, 1> file = {terms.file};
