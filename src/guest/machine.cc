@@ -40,7 +40,8 @@ bool mount_one(const char* type, const char* path, unsigned long flags, Failure&
   return mount(type, path, type, flags, nullptr) == 0 || failure.at("mount", path, -errno);
 }
 
-constexpr int kTries = 200;
+// Half a minute at least: an emulated machine on a busy host waits long for the other end.
+constexpr int kTries = 1500;
 constexpr unsigned kStepUs = 20'000;
 
 // The line to the host where there is a device for sockets: a connection to the host.

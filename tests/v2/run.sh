@@ -91,7 +91,7 @@ fi
 say "booting; the console is in $work/console.log"
 (
   boot "$accelerator" -initrd "$work/initrd" \
-    -append 'root=/dev/vda rw console=ttyS0 systemd.unified_cgroup_hierarchy=1 systemd.show_status=0 quiet loglevel=4 panic=-1 mitigations=off'" ${CARREL_V2_BOOT:-}" \
+    -append 'root=/dev/vda rw console=ttyS0 systemd.unified_cgroup_hierarchy=1 systemd.show_status=0 quiet loglevel=4 panic=-1 mitigations=off no_timer_check'" ${CARREL_V2_BOOT:-}" \
     -drive "file=$work/root.img,if=virtio,format=raw,snapshot=on" \
     -drive "file=$work/payload.img,if=virtio,format=raw,readonly=on" \
     -device virtio-rng-pci \

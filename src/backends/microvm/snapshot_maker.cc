@@ -24,9 +24,6 @@ namespace {
 // is among the ids of sandboxes, of whose ranges each uses the first only.
 constexpr std::uint32_t kMakersId = 0x70000002;
 constexpr std::size_t kLargestRequest = 1U << 20;
-// An emulated machine on a busy host sometimes ends before it begins, and it is not tried again for
-// an hour once it is given up.
-constexpr int kTries = 3;
 constexpr int kPolite = 5;                       // whoever waits for a machine comes first
 constexpr rlim_t kLargestSnapshot = 1ULL << 30;  // of any file that is written
 
@@ -107,16 +104,7 @@ Status make_and_keep() {
   CARREL_ASSIGN(const Snapshots snapshots, Snapshots::open(request.home));
   snapshots.sweep();
   CARREL_ASSIGN(const UniqueFd file, snapshots.begin(request.name));
-  Status made;
-  for (int tries = 0; tries < kTries; ++tries) {
-    if (::ftruncate(file.get(), 0) != 0 || ::lseek(file.get(), 0, SEEK_SET) != 0) {
-      return system_error("begin a snapshot");
-    }
-    made = make(request, file);
-    if (made.ok()) {
-      break;
-    }
-  }
+  Status made = make(request, file);
   if (made.ok()) {
     made = snapshots.publish(request.name, file, request.about);
   }

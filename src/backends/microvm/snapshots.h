@@ -71,8 +71,7 @@ class Snapshots {
 };
 
 // Has a machine of this shape made and saved, by a process of its own that nobody waits for, and
-// which gives up after three that did not work. Each may take twice as long as a machine may take
-// to begin.
+// which gives up when that takes twice as long as a machine may take to begin.
 struct Saving {
   std::string home;
   int kernel_image = -1;
