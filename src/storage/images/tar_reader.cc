@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <limits>
 
 #include "sandbox/tar_block.h"
@@ -15,10 +16,11 @@ using sandbox::tar_text;
 using sandbox::TarBlock;
 
 constexpr std::uint64_t kLargestExtra = 1U << 20;  // a long name, or a pax header
-constexpr unsigned kMostExtras = 16;                // headers before one entry
+constexpr unsigned kMostExtras = 16;               // headers before one entry
 constexpr std::uint64_t kLargestFile = std::numeric_limits<std::int64_t>::max() / 2;
 constexpr std::size_t kMostPieces = 1U << 20;
 constexpr std::uint64_t kMostUnused = 64U << 20;  // what an archive has that is part of no file
+constexpr std::uint64_t kFreeOfEntry = 8U << 10;  // and what an entry may have of that for nothing
 constexpr std::size_t kSparseInHeader = 4;
 constexpr std::size_t kSparseInBlock = 21;
 
@@ -82,8 +84,6 @@ TarEntry::Kind kind_of(char type, std::string_view path) {
     case '3':
     case '4':
     case '6':
-    case 'M':
-    case 'V':
       return TarEntry::Kind::kOther;
     case '5':
     case 'D':
@@ -94,9 +94,10 @@ TarEntry::Kind kind_of(char type, std::string_view path) {
   }
 }
 
-// Whether the size in the header is that of contents that follow.
-bool has_contents(char type, TarEntry::Kind kind, bool is_pax) {
-  return kind == TarEntry::Kind::kFile || type == 'D' || type == 'M' || (type == '1' && is_pax);
+// Whether the size in the header is that of contents that follow. A hard link may have the size of
+// its file, whose contents are elsewhere; what is a directory by its slash alone may have contents.
+bool has_contents(char type, TarEntry::Kind kind) {
+  return kind == TarEntry::Kind::kFile || type == 'D' || type == '0' || type == '\0';
 }
 
 }  // namespace
@@ -108,6 +109,20 @@ struct TarReader::Block : TarBlock {
   [[nodiscard]] std::string path() const {
     const bool has_prefix = is_ustar() && prefix[0] != '\0';
     return (has_prefix ? std::string(tar_text(prefix)) + "/" : "") + std::string(tar_text(name));
+  }
+  // Some old tools add bytes that have a sign.
+  [[nodiscard]] std::uint64_t sum_of_signed() const {
+    std::uint64_t total = sum();
+    const auto* bytes = reinterpret_cast<const unsigned char*>(this);
+    for (std::size_t i = 0; i < kSize; ++i) {
+      const bool inside = i >= offsetof(TarBlock, checksum) && i < offsetof(TarBlock, type);
+      total -= !inside && bytes[i] >= 0x80 ? 256U : 0U;
+    }
+    return total;
+  }
+  [[nodiscard]] bool has_its_sum() const {
+    const auto claimed = tar_number(checksum);
+    return claimed.has_value() && (*claimed == sum() || *claimed == sum_of_signed());
   }
 };
 
@@ -145,6 +160,14 @@ Status TarReader::spend(std::uint64_t size) {
   return {};
 }
 
+// What an entry has besides contents, such as a long name or a map: honest ones have a little of
+// it.
+Status TarReader::spend_on_entry(std::uint64_t size) {
+  const std::uint64_t for_nothing = std::min(size, kFreeOfEntry - extra_.free_used);
+  extra_.free_used += for_nothing;
+  return spend(size - for_nothing);
+}
+
 Status TarReader::skip(std::uint64_t size) {
   while (size > 0) {
     CARREL_ASSIGN(const std::string_view got, some(size));
@@ -163,7 +186,7 @@ Result<bool> TarReader::read_header(Block& block) {
   if ((got == 0 && began_) || (got == TarBlock::kSize && is_zero(bytes, got))) {
     return false;
   }
-  if (got < TarBlock::kSize || tar_number(block.checksum) != block.sum()) {
+  if (got < TarBlock::kSize || !block.has_its_sum()) {
     return began_ ? damaged("it has no header where one has to be")
                   : Error{Code::kInvalid, 0, "this is no tar archive", {}};
   }
@@ -176,6 +199,7 @@ Result<std::optional<TarEntry>> TarReader::next() {
   CARREL_TRY(skip(stored_ + padding_));
   stored_ = padding_ = 0;
   pieces_.clear();
+  piece_ = 0;
   for (;;) {
     Block block{};
     CARREL_ASSIGN(const bool found, read_header(block));
@@ -188,9 +212,13 @@ Result<std::optional<TarEntry>> TarReader::next() {
     }
     if (std::string_view("xXLK").find(block.type) != std::string_view::npos) {
       CARREL_TRY(take_extra(block.type, *size));
-    } else if (block.type == 'g' || block.type == 'A') {
-      CARREL_TRY(spend(*size));
-      CARREL_TRY(skip(*size + padding_of(*size)));
+    } else if (std::string_view("gAV").find(block.type) != std::string_view::npos) {
+      const std::uint64_t body = *size + padding_of(*size);
+      CARREL_TRY(spend(TarBlock::kSize + body));
+      CARREL_TRY(skip(body));
+    } else if (block.type == 'M') {
+      return Error{Code::kDenied, 0, "the archive is one volume of several",
+                   "unpack all of them with tar and import the directory"};
     } else {
       CARREL_ASSIGN(TarEntry entry, make_entry(block, extra_.size.value_or(*size)));
       extra_ = Extra();
@@ -204,6 +232,7 @@ Status TarReader::take_extra(char type, std::uint64_t size) {
     return damaged("an extended header is too large");
   }
   ++extra_.headers;
+  CARREL_TRY(spend_on_entry(TarBlock::kSize + size + padding_of(size)));
   std::string text(static_cast<std::size_t>(size), '\0');
   CARREL_ASSIGN(const std::size_t got, fill(text.data(), text.size()));
   if (got < text.size()) {
@@ -211,7 +240,6 @@ Status TarReader::take_extra(char type, std::uint64_t size) {
   }
   CARREL_TRY(skip(padding_of(size)));
   if (type == 'x' || type == 'X') {
-    extra_.is_pax = true;
     return take_pax(text);
   }
   text.resize(std::min(text.size(), text.find('\0')));
@@ -240,16 +268,24 @@ Status TarReader::take_pax(std::string_view text) {
   return {};
 }
 
+// An empty name or size is that of the header, whatever was said before.
 Status TarReader::take_record(std::string_view key, std::string_view value) {
   if (key == "path" || key == "linkpath" || key == "GNU.sparse.name") {
     if (value.find('\0') != std::string_view::npos) {
       return damaged("a name has a NUL in it");
     }
-    (key == "path"       ? extra_.path
-     : key == "linkpath" ? extra_.target
-                         : extra_.sparse_name) = std::string(value);
+    std::optional<std::string>& name = key == "path"       ? extra_.path
+                                       : key == "linkpath" ? extra_.target
+                                                           : extra_.sparse_name;
+    name.reset();
+    if (!value.empty()) {
+      name = std::string(value);
+    }
   } else if (key == "size") {
-    CARREL_ASSIGN(extra_.size, decimal(value));
+    extra_.size.reset();
+    if (!value.empty()) {
+      CARREL_ASSIGN(extra_.size, decimal(value));
+    }
   } else if (key == "mtime") {
     extra_.modified = time_from(value);
   } else if (key.starts_with("SCHILY.xattr.") || key.starts_with("LIBARCHIVE.xattr.")) {
@@ -313,7 +349,7 @@ Result<TarEntry> TarReader::make_entry(const Block& block, std::uint64_t stored)
   const auto seconds = tar_number(block.modified).value_or(0);
   entry.modified.tv_sec = static_cast<time_t>(std::min<std::uint64_t>(seconds, kLargestFile));
   entry.modified = extra_.modified.value_or(entry.modified);
-  stored_ = has_contents(block.type, entry.kind, extra_.is_pax) ? stored : 0;
+  stored_ = has_contents(block.type, entry.kind) ? stored : 0;
   padding_ = padding_of(stored_);
   if (entry.kind == TarEntry::Kind::kFile) {
     CARREL_TRY(set_pieces(block, entry, stored));
@@ -347,7 +383,6 @@ Status TarReader::set_pieces(const Block& block, TarEntry& entry, std::uint64_t 
     return damaged("the parts of a sparse file are not what is there");
   }
   pieces_ = entry.pieces;
-  piece_ = 0;
   return {};
 }
 
@@ -412,7 +447,7 @@ Status TarReader::read_map_in_contents(TarEntry& entry) {
   }
   CARREL_TRY(skip(rest));
   stored_ -= rest;
-  return {};
+  return spend_on_entry(before - stored_);
 }
 
 Result<std::uint64_t> TarReader::read_line_number() {

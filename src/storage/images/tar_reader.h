@@ -62,7 +62,7 @@ class TarReader {
     std::optional<std::uint64_t> size;
     std::optional<timespec> modified;
     unsigned headers = 0;
-    bool is_pax = false;
+    std::uint64_t free_used = 0;  // of what an entry may have for nothing
     bool has_attributes = false;
     bool has_map_in_contents = false;  // GNU's sparse files, version 1.0
     std::optional<std::uint64_t> real_size;
@@ -75,6 +75,7 @@ class TarReader {
   Result<std::string_view> some(std::uint64_t most);
   Result<std::size_t> fill(char* place, std::size_t size);
   Status spend(std::uint64_t size);
+  Status spend_on_entry(std::uint64_t size);
   Status skip(std::uint64_t size);
   Result<bool> read_header(Block& block);
   Status take_extra(char type, std::uint64_t size);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "storage/images/images_test_support.h"
 
 namespace carrel::storage {
@@ -43,6 +45,14 @@ Seen read_all_of(const std::string& bytes, std::size_t piece = 1000) {
                                    data.value().bytes);
     }
   }
+}
+
+std::vector<std::string> names_of(const Seen& seen) {
+  std::vector<std::string> names;
+  for (const TarEntry& entry : seen.entries) {
+    names.push_back(entry.path);
+  }
+  return names;
 }
 
 // Decomposed, composed, no UTF-8 at all, surrogates, a byte order mark, control characters.
@@ -105,6 +115,112 @@ TEST(TarReader, SizeOfPaxIsThatOfTheContents) {
   const Seen seen = read_all_of(tar.bytes());
   ASSERT_EQ(seen.error, "");
   EXPECT_EQ(seen.contents, (std::vector<std::string>{std::string(700, 'x'), "y"}));
+}
+
+TEST(TarReader, EmptyRecordsOfPaxStandForTheHeader) {
+  Tar tar;
+  tar.pax("path", "").pax("linkpath", "").link("l", "target");
+  tar.pax("size", "").file("a", "text");
+  tar.pax("path", "other").pax("path", "").pax("size", "9").pax("size", "").file("b", "x");
+  const Seen seen = read_all_of(tar.bytes());
+  ASSERT_EQ(seen.error, "");
+  EXPECT_EQ(names_of(seen), (std::vector<std::string>{"l", "a", "b"}));
+  EXPECT_EQ(seen.entries[0].target, "target");
+  EXPECT_EQ(seen.contents, (std::vector<std::string>{"", "text", "x"}));
+}
+
+TEST(TarReader, AHardLinkHasNoContentsWhateverItsSize) {
+  for (const bool is_pax : {false, true}) {
+    Tar tar;
+    tar.file("a", std::string(1024, 'x'));
+    if (is_pax) {
+      tar.pax("mtime", "1700000000").pax("size", "1024");
+    }
+    tar.add("l", "", {.type = '1', .target = "a", .claimed_size = "00000002000"});
+    const Seen seen = read_all_of(tar.file("after", "y").bytes());
+    ASSERT_EQ(seen.error, "") << is_pax;
+    ASSERT_EQ(names_of(seen), (std::vector<std::string>{"a", "l", "after"})) << is_pax;
+    EXPECT_EQ(seen.entries[1].kind, TarEntry::Kind::kHardLink) << is_pax;
+    EXPECT_EQ(seen.contents[2], "y") << is_pax;
+  }
+}
+
+TEST(TarReader, ContentsOfADirectoryByItsSlashAreSkipped) {
+  const std::string inside = Tar().file("inside", "z").bytes();
+  for (const char type : {'0', '\0'}) {
+    Tar tar;
+    tar.add("d/", inside, {.type = type}).file("after", "y");
+    const Seen seen = read_all_of(tar.bytes());
+    ASSERT_EQ(seen.error, "");
+    ASSERT_EQ(names_of(seen), (std::vector<std::string>{"d/", "after"}));
+    EXPECT_EQ(seen.entries[0].kind, TarEntry::Kind::kDirectory);
+    EXPECT_EQ(seen.contents[1], "y");
+  }
+}
+
+TEST(TarReader, ADirectoryHasNoPartsOfTheFileBeforeIt) {
+  const std::string bytes = Tar()
+                                .file("before", std::string(3000, 'x'))
+                                .add("d/", std::string(100, 'z'), {.type = '0'})
+                                .file("after", "y")
+                                .bytes();
+  bool given = false;
+  TarReader reader([&]() -> Result<std::string_view> {
+    return std::exchange(given, true) ? std::string_view() : std::string_view(bytes);
+  });
+  for (const std::size_t size : {3000U, 0U}) {
+    const auto entry = reader.next();
+    ASSERT_TRUE(entry.ok() && entry.value().has_value());
+    std::size_t told = 0;
+    for (auto data = reader.data(); data.ok() && !data.value().bytes.empty();
+         data = reader.data()) {
+      told += data.value().bytes.size();
+    }
+    EXPECT_EQ(told, size) << entry.value()->path;
+  }
+  const auto after = reader.next();
+  ASSERT_TRUE(after.ok() && after.value().has_value());
+  EXPECT_EQ(after.value()->path, "after");
+}
+
+TEST(TarReader, AVolumeLabelIsNoEntry) {
+  Tar tar;
+  tar.add("label", "", {.type = 'V'}).file("a", "x").add("again", "of it", {.type = 'V'});
+  const Seen seen = read_all_of(tar.file("b", "y").bytes());
+  ASSERT_EQ(seen.error, "");
+  EXPECT_EQ(names_of(seen), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(seen.contents, (std::vector<std::string>{"x", "y"}));
+}
+
+TEST(TarReader, OneVolumeOfSeveralIsRefused) {
+  for (const bool has_label : {false, true}) {
+    Tar tar;
+    if (has_label) {
+      tar.add("label", "", {.type = 'V'});
+    }
+    const Seen seen = read_all_of(tar.add("rest", "xyz", {.type = 'M'}).file("a", "y").bytes());
+    EXPECT_THAT(seen.error, HasSubstr("one volume of several")) << has_label;
+    EXPECT_TRUE(seen.entries.empty()) << has_label;
+  }
+}
+
+TEST(TarReader, SumsOfSignedBytesAreTaken) {
+  const std::string name = "caf\xc3\xa9";
+  std::string archive = Tar().file(name, "x").bytes();
+  int sum = 0;
+  for (std::size_t i = 0; i < 512; ++i) {
+    sum += i >= 148 && i < 156 ? ' ' : static_cast<signed char>(archive[i]);
+  }
+  const auto with_sum = [&archive](int number) {
+    std::snprintf(archive.data() + 148, 8, "%06o", static_cast<unsigned>(number));
+    return read_all_of(archive);
+  };
+  const Seen seen = with_sum(sum);
+  ASSERT_EQ(seen.error, "");
+  EXPECT_EQ(names_of(seen), (std::vector<std::string>{name}));
+  for (const int wrong : {sum - 256, sum + 1, sum + 256}) {
+    EXPECT_THAT(with_sum(wrong).error, HasSubstr("no tar archive")) << wrong - sum;
+  }
 }
 
 // The forms that GNU tar has had, as it writes them.
@@ -173,24 +289,128 @@ std::string error_of_endless(const std::string& begin, const std::string& more) 
   }
 }
 
+std::string header_of(char type, const char* octal_size) {
+  return Tar().add("a", "", {.type = type, .claimed_size = octal_size}).bytes().substr(0, 512);
+}
+
+std::string without_end(const Tar& tar) {
+  const std::string bytes = tar.bytes();
+  return bytes.substr(0, bytes.size() - 1024);
+}
+
+// Bytes, so many times.
+struct Part {
+  std::string bytes;
+  std::size_t times;
+};
+
+// What is wrong with an archive of these.
+std::string error_of_parts(const std::vector<Part>& parts) {
+  std::size_t at = 0;
+  std::size_t given = 0;
+  TarReader reader([&]() -> Result<std::string_view> {
+    while (at < parts.size() && given == parts[at].times) {
+      ++at;
+      given = 0;
+    }
+    if (at == parts.size()) {
+      return std::string_view();
+    }
+    ++given;
+    return std::string_view(parts[at].bytes);
+  });
+  for (;;) {
+    auto entry = reader.next();
+    if (!entry.ok() || !entry.value().has_value()) {
+      return entry.ok() ? "" : entry.error().message;
+    }
+  }
+}
+
+// A sparse file that is empty and has so many parts in the map in its contents, 38 bytes for each.
+std::string sparse_with_map(std::size_t pieces) {
+  std::string map = std::to_string(pieces) + "\n";
+  for (std::size_t i = 0; i < 2 * pieces; ++i) {
+    map += std::string(18, '0') + "\n";
+  }
+  map.resize((map.size() + 511) / 512 * 512);
+  Tar tar;
+  tar.pax("GNU.sparse.major", "1").pax("GNU.sparse.realsize", "0").file("s", map);
+  return without_end(tar);
+}
+
+TEST(TarReader, HeadersWithoutContentsArePartOfNoFileToo) {
+  for (const char type : {'g', 'A', 'V'}) {
+    std::string headers;
+    for (int i = 0; i < 1024; ++i) {
+      headers += header_of(type, "00000000000");
+    }
+    EXPECT_THAT(error_of_parts({{headers, 256}}), HasSubstr("part of no file")) << type;
+  }
+  Tar honest;
+  honest.add("g", "13 comment=x\n", {.type = 'g'}).file("a", "x");
+  EXPECT_EQ(error_of_parts({{without_end(honest), 10'000}}), "");
+}
+
+TEST(TarReader, LargeExtendedHeadersArePartOfNoFile) {
+  const std::string zeros(1 << 20, '\0');
+  std::vector<Tar> tars(3);
+  tars[0].add("l", zeros, {.type = 'L'}).file("a", "");
+  tars[1].add("k", zeros, {.type = 'K'}).file("a", "");
+  tars[2].pax("comment", std::string(1'000'000, 'x')).file("a", "");
+  for (const Tar& tar : tars) {
+    EXPECT_EQ(error_of_parts({{without_end(tar), 32}}), "");
+    EXPECT_THAT(error_of_parts({{without_end(tar), 128}}), HasSubstr("part of no file"));
+  }
+}
+
+TEST(TarReader, LargeMapsInContentsArePartOfNoFile) {
+  const std::string sparse = sparse_with_map(1 << 16);
+  EXPECT_EQ(error_of_parts({{sparse, 1}}), "");
+  const std::string zeros(1 << 20, '\0');
+  EXPECT_THAT(error_of_parts({{header_of('g', "00374000000"), 1}, {zeros, 63}, {sparse, 1}}),
+              HasSubstr("part of no file"));
+}
+
+TEST(TarReader, NamesAndMapsOfOrdinaryEntriesAreFree) {
+  // Contents of a header that leave nothing of what an archive may have.
+  const std::vector<Part> all = {{header_of('g', "00377777000"), 1},
+                                 {std::string(1 << 20, ' '), 63},
+                                 {std::string((1 << 20) - 512, ' '), 1}};
+  const auto after_all = [&all](const std::string& bytes) {
+    std::vector<Part> parts = all;
+    parts.push_back({bytes, 100});
+    return error_of_parts(parts);
+  };
+  Tar ordinary;
+  ordinary.add("l", std::string(2000, 'l') + '\0', {.type = 'L'});
+  ordinary.add("k", std::string(2000, 'k') + '\0', {.type = 'K'});
+  ordinary.pax("mtime", "1700000000.25").link("short", "x");
+  EXPECT_EQ(after_all(without_end(ordinary)), "");
+  EXPECT_EQ(after_all(sparse_with_map(100)), "");
+  Tar large;
+  large.add("l", std::string(8000, 'l') + '\0', {.type = 'L'}).file("short", "");
+  EXPECT_THAT(after_all(without_end(large)), HasSubstr("part of no file"));
+  EXPECT_THAT(after_all(sparse_with_map(300)), HasSubstr("part of no file"));
+  EXPECT_THAT(after_all(header_of('g', "00000000000")), HasSubstr("part of no file"));
+}
+
 TEST(TarReader, WhatIsPartOfNoFileIsBounded) {
   const std::string zeros(1 << 20, '\0');
-  const auto header = [](char type, const char* octal_size) {
-    return Tar().add("a", "", {.type = type, .claimed_size = octal_size}).bytes().substr(0, 512);
-  };
-  for (const char type : {'g', 'A', 'M', 'D'}) {
-    EXPECT_THAT(error_of_endless(header(type, "77777777777"), zeros), HasSubstr("part of no file"))
+  for (const char type : {'g', 'A', 'V', 'D'}) {
+    EXPECT_THAT(error_of_endless(header_of(type, "77777777777"), zeros),
+                HasSubstr("part of no file"))
         << type;
   }
   std::string globals;
   std::string extras;
   for (int i = 0; i < 512; ++i) {
-    globals += header('g', "00000001000") + std::string(512, ' ');
-    extras += header('x', "00000000000");
+    globals += header_of('g', "00000001000") + std::string(512, ' ');
+    extras += header_of('x', "00000000000");
   }
   EXPECT_THAT(error_of_endless(globals, globals), HasSubstr("part of no file"));
   EXPECT_THAT(error_of_endless(extras, extras), HasSubstr("too large"));
-  std::string sparse = header('S', "00000000000");
+  std::string sparse = header_of('S', "00000000000");
   std::string more(512, '\0');
   more[504] = '\1';
   sparse[482] = '\1';

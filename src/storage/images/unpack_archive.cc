@@ -73,6 +73,9 @@ Error no_tar() {
       Code::kDenied, 0, "this is no tar archive, plain or compressed with gzip or zstd", {}};
 }
 
+// A compression, and the stream that it reads.
+constexpr int kMostFilters = 2;
+
 class Unpacker {
  public:
   Unpacker(const TarReader::Source& source, const Unpacking& job, Unpacked& result)
@@ -188,8 +191,13 @@ Status unpack_archive(const Unpacking& job, Unpacked& result) {
     return Error{Code::kResource, 0, "the unpacker cannot start", {}};
   }
   archive_entry* all = nullptr;
-  if (::archive_read_open(stream.get(), input.get(), nullptr, read_input, nullptr) != ARCHIVE_OK ||
-      ::archive_read_next_header(stream.get(), &all) != ARCHIVE_OK) {
+  if (::archive_read_open(stream.get(), input.get(), nullptr, read_input, nullptr) != ARCHIVE_OK) {
+    return no_tar();
+  }
+  if (::archive_filter_count(stream.get()) > kMostFilters) {
+    return Error{Code::kDenied, 0, "the archive is compressed more than once", {}};
+  }
+  if (::archive_read_next_header(stream.get(), &all) != ARCHIVE_OK) {
     return no_tar();
   }
   return Unpacker([&stream] { return next_bytes(stream.get()); }, job, result).run();

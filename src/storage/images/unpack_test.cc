@@ -26,6 +26,12 @@ class UnpackTest : public testing::Test {
     ASSERT_FALSE(result.ok()) << text;
     EXPECT_THAT(result.error().to_string(), HasSubstr(text));
   }
+  [[nodiscard]] std::string compressed(const std::string& bytes) const {
+    const std::string file = scratch_.write("plain", bytes);
+    const std::string command = "gzip -c < " + file + " > " + file + ".gz";
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    return scratch_.read("plain.gz");
+  }
   [[nodiscard]] std::size_t files_outside() const {
     std::size_t count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(scratch_.path())) {
@@ -169,6 +175,20 @@ TEST_F(UnpackTest, BombsEndAtTheirLimits) {
               (::stat((scratch_ / "layer/tree/s").c_str(), &info) == 0 && info.st_size <= 1 << 20));
   refused(Tar().add("claims", "x", {.claimed_size = "77777777777"}), "MiB",
           {.bytes = 1 << 20, .entries = 100});
+}
+
+TEST_F(UnpackTest, ArchivesThatAreCompressedTwiceAreRefused) {
+  const std::string once = compressed(Tar().file("a", "text").bytes());
+  auto result = unpack(once);
+  ASSERT_TRUE(result.ok()) << result.error().to_string();
+  EXPECT_EQ(scratch_.read("layer/tree/a"), "text");
+  std::string nested = once;
+  for (int times = 2; times <= 4; ++times) {
+    nested = compressed(nested);
+    auto refused_one = unpack(nested);
+    ASSERT_FALSE(refused_one.ok()) << times;
+    EXPECT_THAT(refused_one.error().message, HasSubstr("compressed more than once")) << times;
+  }
 }
 
 TEST_F(UnpackTest, DeepAndLongPathsAreRefused) {
