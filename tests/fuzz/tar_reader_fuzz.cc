@@ -1,5 +1,6 @@
-// An archive of anybody's: whatever is in it, each piece of a file lies in the file, in order, no byte
-// is told twice, and reading ends. The first byte says how long the pieces are that it arrives in.
+// An archive of anybody's: whatever is in it, each piece of a file lies in the file, in order, no
+// byte is told twice, and reading ends. The first byte says how long the pieces are that it arrives
+// in.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

@@ -67,9 +67,9 @@ std::vector<std::string> qemu_arguments(const Vmm& vmm, const MachineTerms& term
   const std::string memory = std::to_string((terms.memory_bytes + kQemuMib - 1) / kQemuMib) + "M";
   // What comes after "--" is for the machine's first process. An emulated kernel that checked its
   // timer would panic on a busy host: the ticks come from another thread than the one that counts.
-  const std::string kernel_words =
-      std::string("quiet panic=-1 reboot=t ") +
-      (kvm ? "" : "mitigations=off tsc=unstable no_timer_check ") + "-- " + guest::kMachineWord;
+  const std::string kernel_words = std::string("quiet panic=-1 reboot=t ") +
+                                   (kvm ? "" : "mitigations=off tsc=unstable no_timer_check ") +
+                                   "-- " + guest::kMachineWord;
   if (terms.start == MachineStart::kRestores) {
     words.insert(words.end(), {"-incoming", "fd:" + std::to_string(kSnapshotOfVmm)});
   } else {
