@@ -57,6 +57,7 @@ enum class CommandId : unsigned {
   kVersion,
   kHelp,
   kKeeper,
+  kDiskWatch,
   kPorch,
   kHall,
   kEgress,
