@@ -116,7 +116,7 @@ bool is_agreed(const Context& context, std::size_t count, const std::string& dir
 
 Result<std::vector<Carry>> find_changes(const Context& context, manager::WorkspaceTarget& at,
                                         int directory) {
-  auto origin = at.store->find_snapshot(at.row.name, storage::kOrigin);
+  auto origin = at.store->find_snapshot(at.row, storage::kOrigin);
   if (!origin.ok()) {
     origin.error().message = "the snapshot of what the workspace began as is gone";
     return origin.error();
@@ -226,7 +226,7 @@ int apply_command(const Context& context) {
     carried.push_back(carry.difference);
   }
   carried.insert(carried.end(), there_already.begin(), there_already.end());
-  if (auto origin = at.store->find_snapshot(at.row.name, storage::kOrigin);
+  if (auto origin = at.store->find_snapshot(at.row, storage::kOrigin);
       origin.ok() && !carried.empty()) {
     // If this fails, the next time finds a conflict where there is none.
     (void)storage::note_carried(*at.store, at.row, origin.value(), carried);

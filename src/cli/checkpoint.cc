@@ -57,7 +57,7 @@ Result<Json> put_back(manager::WorkspaceTarget& at, const std::string& named) {
         "the workspace '" + at.row.name + "' cannot be put back while a sandbox runs in it",
         "end it first: carrel rm " + at.boxes.front().id};
   }
-  CARREL_ASSIGN(const storage::SnapshotRow snapshot, at.store->find_snapshot(at.row.name, named));
+  CARREL_ASSIGN(const storage::SnapshotRow snapshot, at.store->snapshot(named));
   CARREL_TRY(storage::restore_snapshot(*at.store, at.row, snapshot, *at.writers));
   return Json{{"snapshot", snapshot.id}};
 }

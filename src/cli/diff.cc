@@ -228,8 +228,7 @@ std::string difference_text(const Difference& difference, const FileDiff& diff) 
 Result<storage::Tree> tree_at(manager::WorkspaceTarget& at,
                               const std::optional<std::string_view>& named) {
   if (named.has_value()) {
-    CARREL_ASSIGN(const storage::SnapshotRow row,
-                  at.store->find_snapshot(at.row.name, std::string(*named)));
+    CARREL_ASSIGN(const storage::SnapshotRow row, manager::find_snapshot(at, std::string(*named)));
     return at.store->read_tree(row.layers);
   }
   return storage::current_tree(*at.store, at.row);
@@ -242,7 +241,7 @@ Result<storage::Tree> tree_before(manager::WorkspaceTarget& at,
     return tree_at(at, named);
   }
   if (!at.row.head.empty() && at.row.head != at.row.base) {
-    CARREL_ASSIGN(const storage::SnapshotRow row, at.store->find_snapshot("", at.row.head));
+    CARREL_ASSIGN(const storage::SnapshotRow row, at.store->snapshot(at.row.head));
     return at.store->read_tree(row.layers);
   }
   CARREL_ASSIGN(const std::vector<storage::LayerRef> base,

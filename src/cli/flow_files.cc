@@ -50,7 +50,7 @@ Result<Found> find_turn(const std::string& execution, const std::string& selecto
 }
 
 Result<storage::Tree> tree_of(manager::WorkspaceTarget& at, const std::string& snapshot) {
-  CARREL_ASSIGN(const storage::SnapshotRow row, at.store->find_snapshot("", snapshot));
+  CARREL_ASSIGN(const storage::SnapshotRow row, at.store->snapshot(snapshot));
   return at.store->read_tree(row.layers);
 }
 
@@ -71,8 +71,7 @@ Result<std::string> restore_turn(const Found& found) {
                  "end it first: carrel rm " + at->boxes.front().id};
   }
   CARREL_ASSIGN(const UniqueFd alone, manager::keep_runs_away(*at));
-  CARREL_ASSIGN(const storage::SnapshotRow wanted,
-                at->store->find_snapshot("", found.turn.snapshot));
+  CARREL_ASSIGN(const storage::SnapshotRow wanted, at->store->snapshot(found.turn.snapshot));
   CARREL_ASSIGN(const storage::SnapshotRow kept,
                 storage::take_snapshot(*at->store, at->row,
                                        {.unchanged = storage::Unchanged::kLastOne}, *at->writers));
@@ -108,7 +107,8 @@ int fork_turn(const Context& context, const Words& words) {
   if (!found.ok() || !home.ok()) {
     return fail(context, found.ok() ? home.error() : found.error());
   }
-  auto id = make_fork(context, home.value(), found->execution.workspace, found->turn.snapshot);
+  auto id = make_fork(context, home.value(), found->execution.workspace,
+                      {found->turn.snapshot, ForkStart::Said::kByARecord});
   if (!id.ok()) {
     return fail(context, id.error());
   }

@@ -30,11 +30,13 @@ namespace carrel::cli {
 namespace {
 
 // The snapshot that a fork is to begin with: one of that name, or one that is taken now.
-Result<storage::SnapshotRow> find_or_take(const std::string& named, const std::string& from) {
+Result<storage::SnapshotRow> find_or_take(const std::string& named, const ForkStart& from) {
   CARREL_ASSIGN(const std::unique_ptr<manager::WorkspaceTarget> at,
                 manager::open_workspace_target(named));
-  if (!from.empty()) {
-    CARREL_ASSIGN(storage::SnapshotRow row, at->store->find_snapshot(at->row.name, from));
+  if (!from.snapshot.empty()) {
+    CARREL_ASSIGN(storage::SnapshotRow row, from.said == ForkStart::Said::kByARecord
+                                                ? at->store->snapshot(from.snapshot)
+                                                : manager::find_snapshot(*at, from.snapshot));
     CARREL_TRY(storage::flatten(*at->store, row));
     return row;
   }
@@ -44,27 +46,28 @@ Result<storage::SnapshotRow> find_or_take(const std::string& named, const std::s
 }
 
 // Does that in a process of its own: what it needs to read files with would be in the way of making
-// a sandbox. The answer is "+id" or "-error". CRITICAL: no database may be open when it begins.
+// a sandbox. The answer is "+id", or "-", a digit for the kind of failure, and what failed.
+// CRITICAL: no database may be open when it begins.
 class SnapshotApart {
  public:
-  static Result<SnapshotApart> begin(const std::string& named, const std::string& snapshot) {
+  static Result<SnapshotApart> begin(const std::string& named, const ForkStart& from) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) {
       return system_error("take a snapshot");
     }
-    UniqueFd from(ends[0]);
+    UniqueFd answer(ends[0]);
     const UniqueFd to(ends[1]);
     const pid_t child = ::fork();
     if (child < 0) {
       return system_error("take a snapshot");
     }
     if (child == 0) {
-      auto taken = find_or_take(named, snapshot);
+      auto taken = find_or_take(named, from);
       const Status told =
-          write_all(to.get(), taken.ok() ? "+" + taken->id : "-" + taken.error().to_string());
+          write_all(to.get(), taken.ok() ? "+" + taken->id : failure_text(taken.error()));
       ::_exit(told.ok() ? 0 : 1);
     }
-    return SnapshotApart(child, std::move(from));
+    return SnapshotApart(child, std::move(answer));
   }
   SnapshotApart(SnapshotApart&& other) noexcept
       : child_(std::exchange(other.child_, -1)), from_(std::move(other.from_)) {}
@@ -76,13 +79,20 @@ class SnapshotApart {
   Result<std::string> finish() {
     CARREL_ASSIGN(const std::string answer, read_all(from_.get(), 1 << 16));
     wait();
-    if (!answer.starts_with('+')) {
-      return Error{Code::kConflict, 0, answer.empty() ? "take a snapshot" : answer.substr(1), {}};
+    if (answer.starts_with('+')) {
+      return answer.substr(1);
     }
-    return answer.substr(1);
+    if (answer.size() < 2) {  // it was killed
+      return Error{Code::kConflict, 0, "take a snapshot", {}};
+    }
+    return Error{static_cast<Code>(answer[1] - '0'), 0, answer.substr(2), {}};
   }
 
  private:
+  static std::string failure_text(const Error& error) {
+    static_assert(static_cast<int>(Code::kSystem) == 9, "a digit for each");
+    return "-" + std::to_string(static_cast<int>(error.code)) + error.to_string();
+  }
   SnapshotApart(pid_t child, UniqueFd from) : child_(child), from_(std::move(from)) {}
   void wait() {
     while (child_ > 0 && ::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
@@ -172,7 +182,7 @@ Result<policy::Spec> spec_of(const storage::Home& home, const std::string& named
 }  // namespace
 
 Result<std::string> make_fork(const Context& context, storage::Home& home, const std::string& named,
-                              const std::string& from) {
+                              const ForkStart& from) {
   manager::Wish wish;
   CARREL_ASSIGN(wish.spec, spec_of(home, named));
   CARREL_ASSIGN(wish.trees, open_mounts(context, wish.spec));
@@ -186,7 +196,7 @@ Result<std::string> make_fork(const Context& context, storage::Home& home, const
   row.created_ms = storage::wall_clock_ms();
   row.used_ms = row.created_ms;
   row.disk_bytes = wish.spec.limits.disk_bytes;
-  row.base = from.empty() ? likely_base(store, named) : std::string();
+  row.base = from.snapshot.empty() ? likely_base(store, named) : std::string();
   row.head = row.base;
   CARREL_TRY(make_workspace(store, row, snapshot));
   wish.spec.workspace = row.name;
@@ -206,7 +216,7 @@ int fork_command(const Context& context) {
     return fail(context, home.error());
   }
   auto id = make_fork(context, home.value(), std::string(context.arguments.operands.front()),
-                      std::string(context.arguments.value(OptionId::kForkFrom).value_or("")));
+                      {std::string(context.arguments.value(OptionId::kForkFrom).value_or(""))});
   if (!id.ok()) {
     return fail(context, id.error());
   }

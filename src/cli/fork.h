@@ -8,9 +8,15 @@
 
 namespace carrel::cli {
 
-// Makes a sandbox that continues from a snapshot of what the word names, or from what it is now if
-// `from` is empty; returns its id. Takes --name and --workspace. CRITICAL: no database may be open.
+// The snapshot that a fork begins with; empty: one that is taken now.
+struct ForkStart {
+  std::string snapshot;
+  enum class Said { kByAPerson, kByARecord } said = Said::kByAPerson;  // a record says a whole id
+};
+
+// Makes a sandbox that continues from a snapshot of what the word names; returns its id. Takes
+// --name and --workspace. CRITICAL: no database may be open.
 Result<std::string> make_fork(const Context& context, storage::Home& home, const std::string& named,
-                              const std::string& from);
+                              const ForkStart& from);
 
 }  // namespace carrel::cli

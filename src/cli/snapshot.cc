@@ -55,7 +55,7 @@ int restore_command(const Context& context) {
   if (!alone.ok()) {
     return fail(context, alone.error());
   }
-  auto snapshot = at.store->find_snapshot(at.row.name, std::string(context.arguments.operands[1]));
+  auto snapshot = manager::find_snapshot(at, std::string(context.arguments.operands[1]));
   if (!snapshot.ok()) {
     return fail(context, snapshot.error());
   }

@@ -199,7 +199,7 @@ int forget(const Context& context, WorkspaceStore& store, const Words& words) {
   Words removed;
   Status failed;
   for (const std::string& named : words) {
-    auto snapshot = store.find_snapshot("", named);
+    auto snapshot = store.find_snapshot_anywhere(named);
     failed =
         snapshot.ok() ? store.records().remove_snapshot(snapshot->id) : Status(snapshot.error());
     if (!failed.ok()) {

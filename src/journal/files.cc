@@ -30,7 +30,7 @@ Status WorkspaceFiles::put_back(const std::string& snapshot) {
 Status make_workspace_from(const storage::Home& home, const std::string& snapshot,
                            const std::string& name) {
   CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
-  CARREL_ASSIGN(const storage::SnapshotRow from, store.find_snapshot("", snapshot));
+  CARREL_ASSIGN(const storage::SnapshotRow from, store.snapshot(snapshot));
   CARREL_ASSIGN(const auto origin, store.records().find(from.workspace));
   storage::WorkspaceRow row;
   row.name = name;

@@ -44,7 +44,7 @@ class StoreFiles : public Files {
   Status put_back(const std::string& snapshot) override {
     CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home_));
     CARREL_ASSIGN(const storage::WorkspaceRow row, store.find(name_));
-    CARREL_ASSIGN(const storage::SnapshotRow from, store.find_snapshot("", snapshot));
+    CARREL_ASSIGN(const storage::SnapshotRow from, store.snapshot(snapshot));
     storage::NoWriters nobody;
     ++put;
     return storage::restore_snapshot(store, row, from, nobody);

@@ -88,6 +88,15 @@ Result<BoxesWith> boxes_with(storage::WorkspaceStore& store, const std::string& 
   return boxes;
 }
 
+Result<storage::SnapshotRow> find_snapshot(WorkspaceTarget& target, const std::string& named) {
+  const std::size_t slash = named.find('/');
+  if (slash == std::string::npos) {
+    return target.store->find_snapshot(target.row, named);
+  }
+  CARREL_ASSIGN(const storage::WorkspaceRow other, target.store->find(named.substr(0, slash)));
+  return target.store->find_snapshot(other, named.substr(slash + 1));
+}
+
 Result<UniqueFd> keep_runs_away(WorkspaceTarget& target) {
   return target.store->use(target.row, storage::WorkspaceStore::Sharing::kAlone);
 }

@@ -34,6 +34,13 @@ Result<std::unique_ptr<WorkspaceTarget>> open_workspace_target(const std::string
 // end.
 Result<UniqueFd> keep_runs_away(WorkspaceTarget& target);
 
+// The snapshot that a word means on the command line: one of the target's own, see
+// WorkspaceStore::find_snapshot(), or, as WORKSPACE/SNAPSHOT, one of another workspace.
+//
+// CRITICAL: the second form is the operator's. No name that a client gives has a '/', and a request
+// that gives one is refused before anybody asks here (policy::check_name).
+Result<storage::SnapshotRow> find_snapshot(WorkspaceTarget& target, const std::string& named);
+
 // Brings an interrupted restore to its end in a process of its own: what that needs to read files
 // with would be in the way of making a sandbox.
 void finish_restore_apart(const std::string& workspace);

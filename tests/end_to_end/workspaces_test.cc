@@ -435,6 +435,28 @@ TEST_P(Workspaces, ForkCanBeginWithAnEarlierSnapshot) {
   EXPECT_EQ(carrel({"fork", "w", "--from", "nothing"}).status, 125);
 }
 
+TEST_P(Workspaces, AnotherWorkspacesSnapshotHasToBeNamedWithIt) {
+  in("a", "echo a > f");
+  const std::string id = says({"snapshot", "a", "--name", "first"});
+  in("b", "echo b > f");
+  for (const std::string& named : {id, id.substr(0, 10), std::string("first")}) {
+    const std::string none = "Snapshot " + named + " not found";
+    EXPECT_TRUE(says_one_line(carrel({"diff", "b", "--from", named}), none));
+    EXPECT_TRUE(says_one_line(carrel({"restore", "b", named}), none));
+    EXPECT_TRUE(says_one_line(carrel({"fork", "b", "--from", named}), none));
+    EXPECT_EQ(object({"diff", "b", "--from", "a/" + named})["changes"][0]["hunks"][0]["lines"],
+              (json{"-a\n", "+b\n"}));
+  }
+  EXPECT_TRUE(says_one_line(carrel({"restore", "b", "c/first"}), "Workspace c not found"));
+  EXPECT_EQ(in("b", "cat f").out, "b\n");
+  const std::string fork = says({"fork", "b", "--from", "a/first"});
+  EXPECT_EQ(carrel({"sh", fork, "cat f"}).out, "a\n");
+  EXPECT_EQ(says({"restore", "b", "a/first"}), id);
+  EXPECT_EQ(in("b", "cat f").out, "a\n");
+  EXPECT_EQ(carrel({"workspace", "rm", "a"}).status, 0);
+  expect_whole();
+}
+
 // An overlay takes a limited number of layers.
 TEST_P(Workspaces, AnyNumberOfSnapshotsCanBeForkedAndRestored) {
   constexpr int kSnapshots = 200;

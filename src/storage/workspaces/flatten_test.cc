@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 class FlattenTest : public WorkspacesTest {
  protected:
   // The snapshot as it is stored now.
-  SnapshotRow again(const std::string& id) { return store_->find_snapshot("", id).value(); }
+  SnapshotRow again(const std::string& id) { return store_->snapshot(id).value(); }
 
   void expect_whole() {
     const CheckReport report = check_workspaces(*store_).value();

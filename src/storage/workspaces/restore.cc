@@ -411,7 +411,7 @@ Status finish_restore(WorkspaceStore& store, const WorkspaceRow& workspace, Writ
   if (workspace.restoring.empty()) {
     return {};
   }
-  CARREL_ASSIGN(const SnapshotRow snapshot, store.find_snapshot("", workspace.restoring));
+  CARREL_ASSIGN(const SnapshotRow snapshot, store.snapshot(workspace.restoring));
   return restore_snapshot(store, workspace, snapshot, writers);
 }
 

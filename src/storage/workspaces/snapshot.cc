@@ -34,7 +34,7 @@ Result<Before> look_before(WorkspaceStore& store, const WorkspaceRow& workspace,
     CARREL_ASSIGN(before.layers, store.records().base_layers(workspace.name));
     return before;
   }
-  CARREL_ASSIGN(const SnapshotRow head, store.find_snapshot("", workspace.head));
+  CARREL_ASSIGN(const SnapshotRow head, store.snapshot(workspace.head));
   // In memory a write through a mapping changes no time: no evidence is kept of that.
   if (!store.is_shown(workspace.name)) {
     before.index = read_index(directory, "index", head.id);
@@ -154,7 +154,7 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
   if (unchanged == Unchanged::kLastOne && !shown && !workspace.head.empty() &&
       Quiet(place.get(), tree.get()).was(workspace.head)) {
     CARREL_TRY(hold_last(store, workspace.head, options.holder));
-    return store.find_snapshot("", workspace.head);
+    return store.snapshot(workspace.head);
   }
   const bool disk = has_disk(place.get());
   if (disk) {
@@ -171,7 +171,7 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
     if (watching.keep_if_still(workspace.head)) {
       standstill->end();
       CARREL_TRY(hold_last(store, workspace.head, options.holder));
-      return store.find_snapshot("", workspace.head);
+      return store.snapshot(workspace.head);
     }
   }
   CARREL_ASSIGN(Before before, look_before(store, workspace, directory.get()));

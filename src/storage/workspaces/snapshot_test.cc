@@ -41,6 +41,33 @@ TEST_F(SnapshotTest, WhoRunsInOneIsKnownAtOnce) {
   EXPECT_FALSE(store_->is_used(row)) << "asking leaves no mark";
 }
 
+TEST_F(SnapshotTest, WhoHasAWorkspaceFindsNoSnapshotOfAnother) {
+  write("a", "one");
+  const SnapshotRow own = snapshot("first");
+  for (const char* name : {"other", "fork"}) {
+    WorkspaceRow row;
+    row.name = name;
+    row.base = row.name == "fork" ? own.id : "";
+    ASSERT_TRUE(store_->make(row).ok());
+  }
+  const WorkspaceRow w = store_->find("w").value();
+  const WorkspaceRow other = store_->find("other").value();
+  const WorkspaceRow fork = store_->find("fork").value();
+  for (const std::string& named : {own.id, own.id.substr(0, 8), std::string("first")}) {
+    EXPECT_EQ(store_->find_snapshot(w, named).value().id, own.id);
+    EXPECT_EQ(store_->find_snapshot_anywhere(named).value().id, own.id);
+    const auto none = store_->find_snapshot(other, named);
+    ASSERT_FALSE(none.ok()) << named;
+    EXPECT_EQ(none.error().code, Code::kNotFound);
+    EXPECT_EQ(none.error().message, "Snapshot " + named + " not found");
+    // What a fork was made of is its own; its name there is not.
+    EXPECT_EQ(store_->find_snapshot(fork, named).ok(), named != "first") << named;
+  }
+  EXPECT_FALSE(store_->find_snapshot(w, "").ok());
+  EXPECT_EQ(store_->snapshot(own.id).value().name, "first");
+  EXPECT_FALSE(store_->snapshot(own.id.substr(0, 8)).ok()) << "the whole id, and no less";
+}
+
 TEST_F(SnapshotTest, NextOneHasOnlyWhatChanged) {
   write("a", "one");
   write("b", "two");

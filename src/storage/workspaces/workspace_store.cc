@@ -86,6 +86,40 @@ Error no_such_workspace(const std::string& name) {
   return Error{Code::kNotFound, 0, "Workspace " + name + " not found", "see 'carrel workspace ls'"};
 }
 
+Error no_such_snapshot(const std::string& named) {
+  return Error{Code::kNotFound, 0, "Snapshot " + named + " not found",
+               "see 'carrel workspace history'"};
+}
+
+// The one that a word means: a whole id before a name, and a name before the beginning of an id.
+Result<SnapshotRow> choose_snapshot(const std::vector<SnapshotRow>& rows,
+                                    const std::string& named) {
+  std::vector<const SnapshotRow*> found;
+  int best = 0;
+  for (const SnapshotRow& row : rows) {
+    const int fits = named.empty()               ? 0
+                     : row.id == named           ? 3
+                     : row.name == named         ? 2
+                     : row.id.starts_with(named) ? 1
+                                                 : 0;
+    if (fits > best) {
+      found.clear();
+      best = fits;
+    }
+    if (fits > 0 && fits == best) {
+      found.push_back(&row);
+    }
+  }
+  if (found.empty()) {
+    return no_such_snapshot(named);
+  }
+  if (found.size() > 1) {
+    return Error{Code::kInvalid, 0, "more than one snapshot is called '" + named + "'",
+                 "give the whole id"};
+  }
+  return *found.front();
+}
+
 Error not_mounted(const WorkspaceRow& row, Error error) {
   error.message = "open the workspace '" + row.name + "': " + error.message;
   error.hint = "it has a file system of its own, for which root needs ext4 and loop devices";
@@ -266,35 +300,33 @@ bool WorkspaceStore::is_used(const WorkspaceRow& row) {
   return false;
 }
 
-Result<SnapshotRow> WorkspaceStore::find_snapshot(const std::string& workspace,
-                                                  const std::string& named) {
-  CARREL_ASSIGN(const std::optional<SnapshotRow> known, records_.snapshot(named));
-  if (known.has_value()) {
-    return *known;
+Result<SnapshotRow> WorkspaceStore::snapshot(const std::string& id) {
+  CARREL_ASSIGN(std::optional<SnapshotRow> row, records_.snapshot(id));
+  if (!row.has_value()) {
+    return no_such_snapshot(id);
   }
-  CARREL_ASSIGN(const std::vector<SnapshotRow> rows, records_.snapshots(""));
-  std::vector<const SnapshotRow*> found;
-  for (const SnapshotRow& row : rows) {
-    // CRITICAL: another workspace may have a snapshot of the same name.
-    const bool own = workspace.empty() || row.workspace == workspace;
-    if (own && !named.empty() && (row.name == named || row.id.starts_with(named))) {
-      found.push_back(&row);
+  return *std::move(row);
+}
+
+Result<SnapshotRow> WorkspaceStore::find_snapshot(const WorkspaceRow& workspace,
+                                                  const std::string& named) {
+  CARREL_ASSIGN(std::vector<SnapshotRow> rows, records_.snapshots(workspace.name));
+  for (const std::string& id : {workspace.base, workspace.head}) {
+    const bool listed =
+        std::any_of(rows.begin(), rows.end(), [&](const SnapshotRow& row) { return row.id == id; });
+    CARREL_ASSIGN(std::optional<SnapshotRow> row, records_.snapshot(id));
+    if (!listed && row.has_value()) {
+      row->name.clear();  // its workspace may have another of that name
+      rows.push_back(*std::move(row));
     }
   }
-  // A name wins over the beginning of an id.
-  if (std::any_of(found.begin(), found.end(),
-                  [&](const auto* row) { return row->name == named; })) {
-    std::erase_if(found, [&](const SnapshotRow* row) { return row->name != named; });
-  }
-  if (found.empty()) {
-    return Error{Code::kNotFound, 0, "Snapshot " + named + " not found",
-                 "see 'carrel workspace history'"};
-  }
-  if (found.size() > 1) {
-    return Error{Code::kInvalid, 0, "more than one snapshot is called '" + named + "'",
-                 "give the whole id"};
-  }
-  return *found.front();
+  CARREL_ASSIGN(const SnapshotRow found, choose_snapshot(rows, named));
+  return snapshot(found.id);
+}
+
+Result<SnapshotRow> WorkspaceStore::find_snapshot_anywhere(const std::string& named) {
+  CARREL_ASSIGN(const std::vector<SnapshotRow> rows, records_.snapshots(""));
+  return choose_snapshot(rows, named);
 }
 
 Result<WorkspaceStore::Draft> WorkspaceStore::make_layer() {

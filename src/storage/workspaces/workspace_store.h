@@ -61,9 +61,16 @@ class WorkspaceStore {
   // Whether somebody has that mark now.
   bool is_used(const WorkspaceRow& row);
 
-  // The snapshot that a person means: its id or, of that workspace (of any, if it is empty), its
-  // name or the beginning of its id. One that could be several is an error.
-  Result<SnapshotRow> find_snapshot(const std::string& workspace, const std::string& named);
+  // The snapshot that somebody means who has this workspace: by its id, its name or the beginning
+  // of its id. One that could be several is an error.
+  //
+  // CRITICAL: whoever has a workspace has its snapshots, and the one that it was made from or
+  // restored to. Those of other workspaces are not there, exactly as those that nobody has.
+  Result<SnapshotRow> find_snapshot(const WorkspaceRow& workspace, const std::string& named);
+  // The same among those of all workspaces. For the owner of the installation alone.
+  Result<SnapshotRow> find_snapshot_anywhere(const std::string& named);
+  // The one of that whole id, which a row of ours names.
+  Result<SnapshotRow> snapshot(const std::string& id);
 
   // An empty directory for a layer, which nobody sweeps away as long as it is open.
   struct Draft {
