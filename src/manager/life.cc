@@ -50,9 +50,10 @@ Result<storage::SandboxRow> find_row(const storage::Home& home, const std::strin
   CARREL_ASSIGN(auto rows, state.list(storage::State::Which::kAll));
   storage::SandboxRow* found = nullptr;
   for (storage::SandboxRow& row : rows) {
-    const bool meant = record.ok() ? row.id == record.value().id
-                                   : row.id == named || row.name == named ||
-                                         (named.size() >= 4 && row.id.starts_with(named));
+    const bool meant = record.ok()
+                           ? row.id == record.value().id
+                           : row.id == named || (!storage::is_id(named) && row.name == named) ||
+                                 (named.size() >= 4 && row.id.starts_with(named));
     // One that is there comes before one that was.
     if (meant && (found == nullptr || found->state == "ended" || row.state != "ended")) {
       found = &row;

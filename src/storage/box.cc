@@ -32,6 +32,11 @@ Result<BoxRecord> find_box(const Home& home, const std::string& named) {
   if (exact.ok() || exact.error().code != Code::kNotFound) {
     return exact;
   }
+  // CRITICAL: whoever says a whole id means that one. Anybody may have given it to another as a
+  // name.
+  if (is_id(named)) {
+    return no_such_box(named);
+  }
   std::vector<BoxRecord> candidates;
   for (const std::string& id : box_ids(home)) {
     auto record = read_record(home, id);

@@ -61,6 +61,14 @@ TEST_F(BoxTest, ASandboxIsFoundByIdByNameAndByTheBeginningOfItsId) {
   EXPECT_EQ(find_box(home_, "zz").error().message, "Sandbox zz not found");
 }
 
+TEST_F(BoxTest, AWholeIdIsNoName) {
+  const std::string id = "6fae0569-2217-485c-ac56-154f7ba5febd";
+  make("aaaa-1", id);
+  EXPECT_EQ(find_box(home_, id).error().code, Code::kNotFound);
+  make(id);
+  EXPECT_EQ(find_box(home_, id).value().id, id);
+}
+
 TEST_F(BoxTest, PathsAreNeverNames) {
   for (const char* bad : {"", "..", ".", "../once", "/etc", "a/b"}) {
     EXPECT_EQ(find_box(home_, bad).error().code, Code::kNotFound) << bad;
