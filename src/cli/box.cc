@@ -81,9 +81,7 @@ int run_in_box(const Context& context, Connection& connection, sandbox::CommandR
                           input);
     result = manager::run_in_box({connection.home, connection.record}, connection.stream, request,
                                  foreground.io());
-    if (result.ok()) {
-      foreground.finish(result.value());
-    }
+    foreground.finish(result);
   }
   if (!result.ok()) {
     return fail(context, result.error());

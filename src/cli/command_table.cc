@@ -16,7 +16,10 @@ constexpr std::array kCommands = {
             CommandGroup::kOnce, kNone, 0, 0, Trailing::kCommand, kCarrelFailed, Operation::kRun,
             "The command gets a read-only root, an empty /workspace, a /tmp of its own and no "
             "network. Its exit status is passed on. Options end at the first word of the command; "
-            "a -- before it keeps the two apart.",
+            "a -- before it keeps the two apart. With -t somebody types at a terminal, which the "
+            "standard input has to be: then there is no time limit but one that --timeout or a "
+            "configuration gives, and when the session is ended from outside, by a limit or with "
+            "the sandbox, the bell rings and what was typed ahead is thrown away.",
             "carrel run -- python3 -c 'print(42)'\tone command\n"
             "carrel run --memory 1g --timeout 5 -- make test\twith other limits\n"
             "echo hi | carrel run -- tr a-z A-Z\tinput is passed through\n"
@@ -61,18 +64,22 @@ constexpr std::array kCommands = {
             "carrel sh $id 'pwd; echo $A'\tand find it changed\n"
             "carrel sh --session two $id 'make -j2'\ta second shell\n",
             Visibility::kListed},
-    Command{CommandId::kExec, "exec", "run a separate process in a sandbox",
-            CommandGroup::kLongLived, kSandbox, 1, 1, Trailing::kCommand, kCarrelFailed,
-            Operation::kExec,
-            "The process does not see the shell's folder or variables. Options end at the first "
-            "word of the command, after ID; a -- before it keeps the two apart.",
-            "carrel exec $id -- ls -l\tone process\n"
-            "carrel exec -t $id -- vi notes\twith a terminal\n"
-            "carrel exec --detach $id -- ./server\tin the background\n",
-            Visibility::kListed},
+    Command{
+        CommandId::kExec, "exec", "run a separate process in a sandbox", CommandGroup::kLongLived,
+        kSandbox, 1, 1, Trailing::kCommand, kCarrelFailed, Operation::kExec,
+        "The process does not see the shell's folder or variables. Options end at the first "
+        "word of the command, after ID; a -- before it keeps the two apart. With -t there is no "
+        "time limit but one that is given here or was when the sandbox was made; else as for "
+        "`carrel run -t`.",
+        "carrel exec $id -- ls -l\tone process\n"
+        "carrel exec -t $id -- vi notes\twith a terminal\n"
+        "carrel exec --detach $id -- ./server\tin the background\n",
+        Visibility::kListed},
     Command{CommandId::kAttach, "attach", "open an interactive shell in a sandbox",
-            CommandGroup::kLongLived, kSandbox, 1, 1, Trailing::kNothing, kUsageFailed,
-            std::nullopt, "A shell of its own with a terminal; the sandbox stays when it ends.",
+            CommandGroup::kLongLived, kSandbox, 1, 1, Trailing::kNothing, kCarrelFailed,
+            std::nullopt,
+            "A shell of its own, without a time limit, at this terminal, which the standard input "
+            "has to be; the sandbox stays when it ends.",
             "carrel attach $id\tlook around\n", Visibility::kListed},
     Command{CommandId::kList, "ls", "list sandboxes", CommandGroup::kLongLived, kNone, 0, 0,
             Trailing::kNothing, kUsageFailed, std::nullopt, "",

@@ -5,7 +5,10 @@
 #include "cli/foreground.h"
 #include "cli/output.h"
 #include "manager/commands.h"
+#include "manager/life.h"
 #include "policy/names.h"
+#include "policy/spec_json.h"
+#include "policy/validate.h"
 
 namespace carrel::cli {
 
@@ -37,6 +40,18 @@ Status take_settings(const Context& context, sandbox::CommandRequest& request) {
   return {};
 }
 
+// Whoever types has no limit but one that was given, here or when the sandbox was made.
+std::chrono::milliseconds limit_at_terminal(const Context& context, const Connection& connection) {
+  if (!context.arguments.has_setting("timeout")) {
+    auto row = manager::find_row(connection.home, connection.record.id);
+    auto spec = row.ok() ? policy::spec_from_json(row->spec) : row.error();
+    if (spec.ok()) {
+      return policy::session_timeout(spec.value());
+    }
+  }
+  return timeout_for(context, connection.record);
+}
+
 }  // namespace
 
 int exec_command(const Context& context) {
@@ -58,6 +73,14 @@ int exec_command(const Context& context) {
   }
   request.merged = context.arguments.has(OptionId::kMergeOutput);
   request.terminal = context.arguments.has(OptionId::kTty);
+  const bool typed = request.terminal && !context.arguments.has(OptionId::kNoStdin);
+  if (typed) {
+    Status there = Foreground::check_terminal("-t", kWithoutTerminal);
+    if (!there.ok()) {
+      return fail(context, there.error());
+    }
+    request.timeout = limit_at_terminal(context, connection.value());
+  }
   if (request.terminal) {
     Foreground::terminal_size(request.rows, request.columns);
     request.environment.insert(request.environment.begin(), "TERM=xterm-256color");
@@ -70,6 +93,11 @@ int attach_command(const Context& context) {
   auto connection = connect(context);
   if (!connection.ok()) {
     return fail(context, connection.error());
+  }
+  Status there = Foreground::check_terminal(
+      "attach", "'carrel sh' and 'carrel exec' run a command without one");
+  if (!there.ok()) {
+    return fail(context, there.error());
   }
   sandbox::CommandRequest request;
   request.arguments = {"bash", "-i"};

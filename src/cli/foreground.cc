@@ -1,5 +1,6 @@
 #include "cli/foreground.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
@@ -8,6 +9,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <string>
 
 #include "base/files.h"
 #include "cli/output.h"
@@ -17,12 +19,21 @@ namespace carrel::cli {
 namespace {
 
 constexpr int kGraceSeconds = 2;
+// How long nothing is typed once somebody has noticed that a session is over.
+constexpr int kQuietMs = 500;
+constexpr std::chrono::seconds kLongestTyping{5};
 
 void add(int poll, int fd) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = fd;
   ::epoll_ctl(poll, EPOLL_CTL_ADD, fd, &event);
+}
+
+// Whether the command itself left, or whoever typed ended it, and not a limit or somebody else.
+bool ended_of_its_own(const sandbox::ExecResult& end) {
+  const bool left = end.signal == 0 || end.signal == SIGINT || end.signal == SIGQUIT;
+  return left && !end.timed_out && !end.cancelled && !end.oom_killed && !end.disk_limit;
 }
 
 }  // namespace
@@ -40,7 +51,7 @@ Foreground::Foreground(Mode mode, Terminal terminal, int input) : mode_(mode) {
   poll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   add(poll_.get(), signals_.get());
   add(poll_.get(), timer_.get());
-  if (terminal == Terminal::kYes && ::tcgetattr(STDIN_FILENO, &before_) == 0) {
+  if (terminal == Terminal::kYes && input >= 0 && ::tcgetattr(STDIN_FILENO, &before_) == 0) {
     termios raw = before_;
     ::cfmakeraw(&raw);
     raw_ = ::tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) == 0;
@@ -58,12 +69,25 @@ Foreground::Foreground(Mode mode, Terminal terminal, int input) : mode_(mode) {
     return take(stream, data);
   };
   io_.on_wake = [this] { return wake(); };
+  io_.started = [this](std::uint64_t) { begun_ = true; };
 }
 
-Foreground::~Foreground() {
+Foreground::~Foreground() { restore_terminal(TCSAFLUSH); }
+
+void Foreground::restore_terminal(int when) {
   if (raw_) {
-    ::tcsetattr(STDIN_FILENO, TCSADRAIN, &before_);
+    ::tcsetattr(STDIN_FILENO, when, &before_);
+    raw_ = false;
   }
+}
+
+Status Foreground::check_terminal(std::string_view what, std::string_view hint) {
+  if (::isatty(STDIN_FILENO) != 0) {
+    return {};
+  }
+  return Error{Code::kInvalid, 0,
+               std::string(what) + " needs a terminal to type at, and the standard input is none",
+               std::string(hint)};
 }
 
 void Foreground::let_signals_through() {
@@ -133,7 +157,41 @@ sandbox::CommandIo::Wish Foreground::wake() {
   return wish;
 }
 
-void Foreground::finish(sandbox::ExecResult& result) {
+void Foreground::finish(Result<sandbox::ExecResult>& result) {
+  const bool session = raw_;
+  const bool cut_off = begun_ && !(result.ok() && ended_of_its_own(result.value()));
+  if (cut_off) {
+    throw_away_input();
+  }
+  restore_terminal(cut_off ? TCSAFLUSH : TCSADRAIN);
+  if (session && cut_off && mode_ == Mode::kPassOn) {
+    print_error("carrel: the session in the sandbox is over; what was typed since is not used\n");
+  }
+  if (result.ok()) {
+    collect(result.value());
+  }
+}
+
+void Foreground::throw_away_input() {
+  if (io_.input < 0 || ::isatty(io_.input) == 0) {
+    return;
+  }
+  if (raw_) {
+    if (!write_all(STDIN_FILENO, "\a").ok()) {
+      (void)write_all(STDERR_FILENO, "\a");
+    }
+    // Somebody in the middle of a line hears the bell and stops; what does not stop is no person.
+    std::array<char, 4096> typed{};
+    pollfd wait{io_.input, POLLIN, 0};
+    for (const auto end = std::chrono::steady_clock::now() + kLongestTyping;
+         std::chrono::steady_clock::now() < end && ::poll(&wait, 1, kQuietMs) == 1 &&
+         ::read(io_.input, typed.data(), typed.size()) > 0;) {
+    }
+  }
+  ::tcflush(io_.input, TCIFLUSH);
+}
+
+void Foreground::collect(sandbox::ExecResult& result) {
   for (std::size_t i = 0; i < filters_.size(); ++i) {
     if (filters_[i].has_value()) {
       (void)write_all(i == 0 ? STDOUT_FILENO : STDERR_FILENO, filters_[i]->finish());

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <string_view>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -35,13 +36,21 @@ class Foreground {
   // Ctrl-C ends this program and not the command.
   static void let_signals_through();
 
-  // Puts what was collected into the result.
-  void finish(sandbox::ExecResult& result);
+  // Puts what was collected into the result. Where the command did not end of its own accord, what
+  // was typed for it must not reach whatever reads the terminal next: it is thrown away, until
+  // nothing more is typed, and a session in a terminal says so and rings the bell.
+  void finish(Result<sandbox::ExecResult>& result);
+
+  // The error of a command that is to have a terminal where there is none to type at.
+  static Status check_terminal(std::string_view what, std::string_view hint);
 
   // The size of this terminal, for the command's.
   static void terminal_size(std::uint16_t& rows, std::uint16_t& columns);
 
  private:
+  void collect(sandbox::ExecResult& result);
+  void throw_away_input();
+  void restore_terminal(int when);
   Status take(protocol::Stream stream, std::string_view data);
   sandbox::CommandIo::Wish wake();
 
@@ -56,9 +65,14 @@ class Foreground {
   UniqueFd poll_;
   int signals_seen_ = 0;
   bool output_closed_ = false;
+  bool begun_ = false;
   bool raw_ = false;
   termios before_{};
 };
+
+// What -t suggests where nobody can type.
+inline constexpr std::string_view kWithoutTerminal =
+    "leave out -t, or add --no-stdin for a terminal in which nobody types";
 
 // The exit status of a command that was run in the foreground, with a line on stderr about what
 // ended it where the status alone does not tell. With --json one object instead.

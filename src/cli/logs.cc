@@ -85,8 +85,9 @@ int show_output(const Context& context) {
   if (!result.ok()) {
     return fail(context, result.error());
   }
-  sandbox::ExecResult end = result.value().value_or(sandbox::ExecResult{});
-  foreground.finish(end);
+  Result<sandbox::ExecResult> shown = result.value().value_or(sandbox::ExecResult{});
+  foreground.finish(shown);
+  sandbox::ExecResult& end = shown.value();
   if (!result.value().has_value()) {
     end.reason = "still running";
     if (context.json()) {

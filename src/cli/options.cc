@@ -111,13 +111,13 @@ Status check_group(const Given& given) {
 }
 
 constexpr std::array kOptions = {
-    Option{OptionId::kTty, 't', "tty", "", "give the command a terminal", "",
+    Option{OptionId::kTty, 't', "tty", "", "give the command a terminal, this one", "",
            of(CommandId::kRun, CommandId::kExec), nullptr},
     Option{OptionId::kMergeOutput, 0, "merge-output", "",
            "one stream for both outputs, in the order they were written", "",
            of(CommandId::kRun, CommandId::kCode), nullptr},
     Option{OptionId::kNoStdin, 0, "no-stdin", "", "give the command an empty standard input", "",
-           of(CommandId::kRun, CommandId::kCode), nullptr},
+           of(CommandId::kRun, CommandId::kCode, CommandId::kExec), nullptr},
     Option{OptionId::kLanguage, 0, "lang", "NAME",
            "python, bash or node (by the file's ending, else python)", "python bash node",
            of(CommandId::kCode), check_language},

@@ -17,6 +17,7 @@
 #include "manager/once.h"
 #include "manager/walls.h"
 #include "manager/workspace_target.h"
+#include "policy/validate.h"
 #include "storage/home.h"
 
 namespace carrel::cli {
@@ -62,8 +63,8 @@ int run_in_new_sandbox(const Context& context, const policy::Spec& spec,
     native::KeepersNursery lender(home.value());
     result = native::OneShots(home.value(), manager::find_walls, &lender)
                  .run(job, foreground.io(), listener);
+    foreground.finish(result);
     if (result.ok()) {
-      foreground.finish(result.value());
       native::note_one_shot(home.value(), lender.was_missed() ? native::Nurseries::kMissed
                                                               : native::Nurseries::kThere);
     }
@@ -88,6 +89,13 @@ int run_command(const Context& context) {
     command.arguments.emplace_back(word);
   }
   command.terminal = context.arguments.has(OptionId::kTty);
+  if (command.terminal && !context.arguments.has(OptionId::kNoStdin)) {
+    Status there = Foreground::check_terminal("-t", kWithoutTerminal);
+    if (!there.ok()) {
+      return fail(context, there.error());
+    }
+    spec.value().limits.timeout = policy::session_timeout(spec.value());
+  }
   command.merged = context.arguments.has(OptionId::kMergeOutput);
   int input = context.arguments.has(OptionId::kNoStdin) ? -1 : STDIN_FILENO;
   return run_in_new_sandbox(context, spec.value(), std::move(command), input);

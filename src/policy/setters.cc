@@ -107,6 +107,7 @@ Status set_timeout(Spec& spec, const Given& given) {
   CARREL_ASSIGN(const std::chrono::milliseconds timeout, parse_duration(given));
   CARREL_TRY(check_timeout(given, timeout));
   spec.limits.timeout = timeout;
+  spec.timeout_choice = TimeoutChoice::kGiven;
   return {};
 }
 

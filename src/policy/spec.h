@@ -50,6 +50,9 @@ enum class OnFailure { kNothing, kRecreate };
 // Whether somebody named the backend. Where nobody did and a strength is asked for, one is chosen.
 enum class BackendChoice { kDefault, kNamed };
 
+// Whether somebody gave the time limit. Whoever sits at a terminal has only one that was given.
+enum class TimeoutChoice { kDefault, kGiven };
+
 enum class MountMode { kReadOnly, kReadWrite };
 
 // A host folder or file that is shown inside. Both are absolute; the source is not resolved.
@@ -77,6 +80,7 @@ struct Spec {
   BackendChoice backend_choice = BackendChoice::kDefault;
   std::optional<Strength> isolation;  // it is at least so strong, or there is none
   Limits limits;
+  TimeoutChoice timeout_choice = TimeoutChoice::kDefault;
   NetworkPolicy network;
   RootMode root_mode = RootMode::kReadOnly;
   // "host", "dir:/absolute/path", or the name of an imported image: a backend gets its directory

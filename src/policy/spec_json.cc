@@ -144,6 +144,11 @@ Result<Spec> read(const Json& object) {
   spec.limits.tmp_bytes = object.at("tmp").get<std::uint64_t>();
   spec.limits.open_files = object.at("open_files").get<std::uint32_t>();
   spec.limits.timeout = std::chrono::milliseconds(object.at("timeout_ms").get<std::int64_t>());
+  // Of a description that does not say: one that is no default was given.
+  const bool given =
+      spec.limits.timeout != kLongLivedTimeout && spec.limits.timeout != kOneShotTimeout;
+  spec.timeout_choice =
+      object.value("timeout_given", given) ? TimeoutChoice::kGiven : TimeoutChoice::kDefault;
   spec.root_mode =
       object.at("writable_root").get<bool>() ? RootMode::kThrowawayOverlay : RootMode::kReadOnly;
   spec.image = object.at("image").get<std::string>();
@@ -237,6 +242,9 @@ std::string spec_to_json(const Spec& spec, Values values) {
   }
   if (spec.on_failure == OnFailure::kRecreate) {
     object.field("recreate", true);
+  }
+  if (spec.timeout_choice == TimeoutChoice::kGiven) {
+    object.field("timeout_given", true);
   }
   if (!spec.services.empty()) {
     write_services(object, spec.services);

@@ -101,6 +101,10 @@ Status check_storage(const Given& given, std::uint64_t bytes) {
   return {};
 }
 
+std::chrono::milliseconds session_timeout(const Spec& spec) {
+  return spec.timeout_choice == TimeoutChoice::kGiven ? spec.limits.timeout : kLongestTimeout;
+}
+
 Status check_timeout(const Given& given, std::chrono::milliseconds timeout) {
   if (timeout.count() <= 0) {
     return bad_value(given, "a timeout must be longer than zero");

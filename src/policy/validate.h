@@ -26,6 +26,9 @@ Status check_pids(const Given& given, std::uint64_t pids);
 Status check_storage(const Given& given, std::uint64_t bytes);
 Status check_timeout(const Given& given, std::chrono::milliseconds timeout);
 
+// The time limit of a session at a terminal: only one that was given.
+std::chrono::milliseconds session_timeout(const Spec& spec);
+
 // What this host has to give.
 struct HostFacts {
   std::uint64_t memory_bytes = 0;

@@ -7,6 +7,9 @@
 #include <functional>
 #include <string>
 
+#include "policy/settings.h"
+#include "policy/spec_json.h"
+
 namespace carrel::policy {
 namespace {
 
@@ -84,6 +87,23 @@ TEST(ValidateTest, TheLeastOfEverythingIsFine) {
                  .open_files = 4096,
                  .timeout = std::chrono::milliseconds(1)};
   EXPECT_TRUE(validate(spec, kHost).ok());
+}
+
+TEST(ValidateTest, SessionHasNoLimitButOneThatWasGiven) {
+  for (const Operation operation : {Operation::kRun, Operation::kCreate}) {
+    Spec spec = default_spec(operation);
+    EXPECT_EQ(session_timeout(spec), kLongestTimeout);
+    auto kept = spec_from_json(spec_to_json(spec, Values::kIncluded));
+    ASSERT_TRUE(kept.ok());
+    EXPECT_EQ(session_timeout(kept.value()), kLongestTimeout);
+    // Also one that is what a command has anyway.
+    const Given given{"--timeout", operation == Operation::kRun ? "60" : "300"};
+    ASSERT_TRUE(find_setting("timeout")->set(spec, given).ok());
+    EXPECT_EQ(session_timeout(spec), default_spec(operation).limits.timeout);
+    kept = spec_from_json(spec_to_json(spec, Values::kIncluded));
+    ASSERT_TRUE(kept.ok());
+    EXPECT_EQ(session_timeout(kept.value()), default_spec(operation).limits.timeout);
+  }
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ TEST_P(Gvisor, AShellFilesAndCommandsAreAsElsewhere) {
   const Run late = box.sh("sleep 100", {"--timeout", "1"});
   EXPECT_EQ(late.status, 124);
   EXPECT_EQ(box.sh("echo still").out, "still\n");
-  const Run terminal = carrel({"exec", "-t", box.id(), "--", "tty"});
+  const Run terminal = carrel({"exec", "-t", "--no-stdin", box.id(), "--", "tty"});
   EXPECT_NE(terminal.out.find("/dev/pts/"), std::string::npos) << terminal.out << terminal.err;
 }
 

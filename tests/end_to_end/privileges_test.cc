@@ -83,7 +83,7 @@ TEST_P(Privileges, EveryProcessIsUnprivileged) {
   EXPECT_EQ(without_groups(box.sh(script).out), expected);
   EXPECT_EQ(without_groups(box.sh(script, {"--session", "two"}).out), expected);
   EXPECT_EQ(without_groups(box.exec({"bash", "-c", script}).out), expected);
-  Run terminal = carrel({"exec", "--tty", box.id(), "--", "bash", "-c", script});
+  Run terminal = carrel({"exec", "--tty", "--no-stdin", box.id(), "--", "bash", "-c", script});
   EXPECT_NE(terminal.out.find("CapEff: 0000000000000000"), std::string::npos) << terminal.out;
   EXPECT_NE(terminal.out.find("NoNewPrivs: 1"), std::string::npos) << terminal.out;
   if (as_root()) {

@@ -4,6 +4,7 @@
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -90,21 +91,58 @@ std::string name_of(As as) { return as == As::kRoot ? "root" : "user"; }
 
 void PrintTo(As as, std::ostream* out) { *out << name_of(as); }
 
+namespace {
+
+// Both sides of a terminal: the one to type at and the one of the program.
+std::array<int, 2> make_terminal() {
+  const int master = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  std::array<char, 64> name{};
+  if (master < 0 || ::grantpt(master) != 0 || ::unlockpt(master) != 0 ||
+      ::ptsname_r(master, name.data(), name.size()) != 0) {
+    give_up("posix_openpt");
+  }
+  const int slave = ::open(name.data(), O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (slave < 0) {
+    give_up(name.data());
+  }
+  return {master, slave};
+}
+
+}  // namespace
+
 Process::Process(const Launch& launch) : started_(Clock::now()) {
   std::vector<std::string> words = {launch.program};
   words.insert(words.end(), launch.arguments.begin(), launch.arguments.end());
   const std::vector<char*> arguments = pointers(words);
   const std::vector<char*> environment = pointers(launch.environment);
-  std::array<int, 2> in = make_pipe();
-  std::array<int, 2> out = make_pipe();
-  std::array<int, 2> err = make_pipe();
+  std::array<int, 2> in{};
+  std::array<int, 2> out{};
+  std::array<int, 2> err{};
+  if (launch.terminal) {
+    const auto [master, slave] = make_terminal();
+    // The program's user opens it by its name, as /dev/tty.
+    if (launch.switch_user && ::fchown(slave, launch.uid, launch.gid) != 0) {
+      give_up("fchown");
+    }
+    in = {slave, master};
+    out = {::fcntl(master, F_DUPFD_CLOEXEC, 3), ::fcntl(slave, F_DUPFD_CLOEXEC, 3)};
+    err = {-1, ::fcntl(slave, F_DUPFD_CLOEXEC, 3)};
+  } else {
+    in = make_pipe();
+    out = make_pipe();
+    err = make_pipe();
+  }
   pid_ = ::fork();
   if (pid_ < 0) {
     give_up("fork");
   }
   if (pid_ == 0) {
     // A group of its own, so that a signal at the test's terminal does not reach it.
-    ::setpgid(0, 0);
+    if (!launch.terminal) {
+      ::setpgid(0, 0);
+    } else if (::setsid() < 0 || ::ioctl(in[0], TIOCSCTTY, 0) != 0) {
+      give_up("TIOCSCTTY");
+    }
     ::signal(SIGPIPE, SIG_DFL);
     const bool ready =
         ::dup2(in[0], 0) == 0 && ::dup2(out[1], 1) == 1 && ::dup2(err[1], 2) == 2 &&
@@ -125,7 +163,9 @@ Process::Process(const Launch& launch) : started_(Clock::now()) {
   output_ = out[0];
   error_ = err[0];
   for (int fd : {input_, output_, error_}) {
-    ::fcntl(fd, F_SETFL, O_NONBLOCK);
+    if (fd >= 0) {
+      ::fcntl(fd, F_SETFL, O_NONBLOCK);
+    }
   }
   ::signal(SIGPIPE, SIG_IGN);
 }
@@ -195,6 +235,21 @@ void Process::write(const std::string& text) {
   while (!rest.empty() && input_ >= 0 && !deadline.is_over()) {
     serve(milliseconds(100), &rest);
   }
+}
+
+std::size_t Process::type_until_full(const std::string& text) {
+  std::size_t typed = 0;
+  // Somebody may be reading: it is full when nothing was taken for a while.
+  for (Clock::time_point taken = Clock::now(); Clock::now() - taken < milliseconds(500);) {
+    const ssize_t n = ::write(input_, text.data(), text.size());
+    if (n > 0) {
+      typed += static_cast<std::size_t>(n);
+      taken = Clock::now();
+    } else {
+      serve(milliseconds(10), nullptr);
+    }
+  }
+  return typed;
 }
 
 bool Process::wait_for_output(const std::string& text, milliseconds patience) {

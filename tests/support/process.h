@@ -41,6 +41,7 @@ struct Launch {
   bool switch_user = false;
   uid_t uid = 0;
   gid_t gid = 0;
+  bool terminal = false;  // a pseudo-terminal, its own, as all three streams
 };
 
 // A program that this test started. The destructor kills it and waits for it.
@@ -58,6 +59,8 @@ class Process {
   // Writes all of it; reads output meanwhile, so that neither side waits for the other.
   void write(const std::string& text);
   void close_input();
+  // Of a terminal: types until nobody takes any more of it. Returns how much that was.
+  std::size_t type_until_full(const std::string& text);
   void send(int signal) const;
   // Reads output until `text` is in it; false when a Deadline of that length (see patience.h) is
   // over or the program ended first.
