@@ -265,6 +265,16 @@ constexpr std::array kCommands = {
     Command{CommandId::kDoctor, "doctor", "say what this host can enforce, and what is missing",
             CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt, "",
             "carrel doctor\tcheck this host\n", Visibility::kListed},
+    Command{CommandId::kEnv, "env", "print the places and the settings in force",
+            CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt,
+            "A line for each: what it is, its value, and where that comes from. home is the folder "
+            "that CARREL_HOME names, by default /var/lib/carrel for root and $XDG_DATA_HOME/carrel "
+            "or ~/.local/share/carrel for others; socket is where `carrel serve` listens. Settings "
+            "are there if a carrel.toml says something else than the default, with --json all of "
+            "them. Variables named CARREL_ that nothing reads are told, too.",
+            "carrel env\twhat holds here\n"
+            "eval \"$(carrel env --shell)\"\tsets CARREL_HOME in this shell\n",
+            Visibility::kListed},
     Command{CommandId::kVerify, "verify", "attack a sandbox of this host, and say what held",
             CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kCarrelFailed, Operation::kRun,
             "Makes sandboxes with the given policy, as `carrel run` does, and attacks each from "

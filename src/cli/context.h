@@ -46,6 +46,7 @@ int apply_command(const Context& context);
 int flow_command(const Context& context);
 int setup_command(const Context& context);
 int doctor_command(const Context& context);
+int env_command(const Context& context);
 int verify_command(const Context& context);
 int mount_command(const Context& context);
 int port_command(const Context& context);

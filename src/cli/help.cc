@@ -108,7 +108,9 @@ std::string program_help() {
       "  carrel run -- python3 -c 'print(42)'\n"
       "  id=$(carrel create); carrel sh $id 'make'; carrel rm $id\n"
       "\n'carrel help COMMAND' explains a command, 'carrel help --man' is the manual.\n"
-      "Sandboxes are kept below the folder that CARREL_HOME names.\n";
+      "Sandboxes are kept below the folder that CARREL_HOME names; without it that is\n"
+      "/var/lib/carrel for root, else $XDG_DATA_HOME/carrel or ~/.local/share/carrel.\n"
+      "'carrel env' prints what holds here.\n";
   return out;
 }
 

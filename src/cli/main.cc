@@ -126,6 +126,8 @@ int dispatch(const Context& context) {
       return setup_command(context);
     case CommandId::kDoctor:
       return doctor_command(context);
+    case CommandId::kEnv:
+      return env_command(context);
     case CommandId::kVerify:
       return verify_command(context);
     case CommandId::kMount:

@@ -1,5 +1,6 @@
 #include "cli/man_page.h"
 
+#include "cli/environment.h"
 #include "cli/help.h"
 #include "cli/options.h"
 #include "policy/given.h"
@@ -166,7 +167,13 @@ std::string man_page(std::string_view version) {
       "the file.\nUnknown keys and wrong types are errors.\n";
   append_keys(out);
   append_section(out, "ENVIRONMENT");
-  append_entry(out, "CARREL_HOME", "", "The folder below which sandboxes are kept.");
+  for (const EnvironmentName& row : environment_names()) {
+    append_entry(
+        out, row.name, "",
+        concat({sentence(row.help), row.name == "CARREL_HOME" ? " By default that is " : "",
+                row.name == "CARREL_HOME" ? kDefaultHomes : "",
+                row.name == "CARREL_HOME" ? "; carrel env prints it." : ""}));
+  }
   append_section(out, "EXIT STATUS");
   out += "Of run, code, sh and exec: that of the command, or\n";
   append_entry(out, "124", "", "the command ran longer than its timeout");

@@ -12,6 +12,7 @@
 
 #include "base/files.h"
 #include "base/unique_fd.h"
+#include "cli/environment.h"
 #include "cli/options.h"
 #include "policy/settings.h"
 
@@ -40,6 +41,14 @@ TEST(ManPageTest, HasTheSectionsOfAManual) {
     EXPECT_THAT(page, HasSubstr("\n.SH " + title + "\n"));
   }
   EXPECT_THAT(page, HasSubstr("carrel 1.2.3"));
+}
+
+TEST(ManPageTest, NamesEveryVariableAndTheDefaultOfTheHome) {
+  const std::string page = man_page("1");
+  for (const EnvironmentName& row : environment_names()) {
+    EXPECT_THAT(page, HasSubstr("\n\\fB" + std::string(row.name) + "\\fR\n"));
+  }
+  EXPECT_THAT(page, HasSubstr("/var/lib/carrel"));
 }
 
 TEST(ManPageTest, NamesEveryCommandAndEverySetting) {

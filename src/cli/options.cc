@@ -294,6 +294,8 @@ constexpr std::array kOptions = {
            of(CommandId::kVerify), nullptr},
     Option{OptionId::kOnly, 0, "only", "GROUP", "only these attacks, or the one of this name",
            verify::kGroupNames, of(CommandId::kVerify), check_group},
+    Option{OptionId::kForShell, 0, "shell", "", "print what a shell can evaluate", "",
+           of(CommandId::kEnv), nullptr},
     Option{OptionId::kMan, 0, "man", "", "print the manual page (roff)", "", of(CommandId::kHelp),
            nullptr},
     Option{OptionId::kJson, 0, "json", "", "print one JSON object", "", kAllCommands, nullptr},

@@ -46,6 +46,7 @@ enum class CommandId : unsigned {
   kFlow,
   kSetup,
   kDoctor,
+  kEnv,
   kVerify,
   kMount,
   kNet,
@@ -214,6 +215,7 @@ enum class OptionId {
   kPolicy,
   kJunit,
   kOnly,
+  kForShell,
 };
 
 // An option that is about the command itself and not about the sandbox.

@@ -2,6 +2,9 @@
 
 import os
 import pwd
+import re
+import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -50,6 +53,61 @@ class TheReadme(WithAHome):
             self.skipTest("there is no user carrel-test to become")
         os.chown(self.home, user.pw_uid, user.pw_gid)
         self.assertEqual(self.differences(TEXT, user), [])
+
+
+class TheReadmesDaemon(unittest.TestCase):
+    """The lines that are no transcript: they run as they are printed, with nothing set before."""
+
+    def block(self):
+        found = [part for part in TEXT.split("```")[1::2] if "curl " in part and "carrel serve" in part]
+        self.assertEqual(len(found), 1)
+        return found[0].split("\n", 1)[1]
+
+    def run_as(self, user, enter):
+        with tempfile.TemporaryDirectory(prefix="carrel-readme-", ignore_cleanup_errors=True) as place:
+            os.chmod(place, 0o755)
+            shutil.copy(PROGRAM, Path(place, "carrel"))
+            home = Path(place, "home")
+            home.mkdir()
+            identity = {}
+            if user is not None:
+                os.chown(home, user.pw_uid, user.pw_gid)
+                identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+            script = self.block() + "\nstatus=$?\nkill %1\nwait %1\nexit $status\n"
+            done = subprocess.run([*enter, "bash", "--noprofile", "--norc", "-c", script], cwd=home,
+                                  env={"PATH": f"{place}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+                                       "HOME": str(home), "LC_ALL": "C.UTF-8"},
+                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=T.SECONDS,
+                                  check=False, text=True, **identity)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn('"stdout":"42\\n"', done.stdout, done.stderr)
+            return sorted(path.name for path in home.glob("**/carrel/*"))
+
+    def test_works_as_printed_for_an_ordinary_user(self):
+        user = ordinary_user()
+        if os.geteuid() == 0 and user is None:
+            self.skipTest("there is no user carrel-test to become")
+        self.assertIn("run", self.run_as(user, []))
+
+    def test_works_as_printed_for_root(self):
+        if os.geteuid() != 0:
+            self.skipTest("this is not root")
+        # The default is a folder of the whole machine: a place of the test's own covers it.
+        self.run_as(None, ["unshare", "--mount", "sh", "-c",
+                           'mount -t tmpfs none /var/lib && exec "$@"', "sh"])
+
+
+class TheManual(unittest.TestCase):
+    def test_names_every_variable_that_the_program_reads(self):
+        page = subprocess.run([PROGRAM, "help", "--man"], capture_output=True, text=True, check=True)
+        told = set(re.findall(r"^\\fB(CARREL_\w+)", page.stdout, re.MULTILINE))
+        read = set()
+        for path in (ROOT / "src").glob("**/*.cc"):
+            if not path.name.endswith("_test.cc"):
+                read |= set(re.findall(r'(?:getenv|variable)\("(CARREL_\w+)"',
+                                       path.read_text(encoding="utf-8")))
+        self.assertIn("CARREL_HOME", read)
+        self.assertEqual(read - told, set())
 
 
 class PlantedReadmes(WithAHome):
