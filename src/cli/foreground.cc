@@ -208,6 +208,21 @@ void Foreground::collect(sandbox::ExecResult& result) {
   }
 }
 
+void add_causes(const sandbox::ExecResult& result, std::string& line) {
+  std::string options;
+  for (const sandbox::Cause& cause : result.causes) {
+    if (line.find(cause.message) == std::string::npos) {
+      line += (line.empty() ? "" : "; ") + cause.message;
+    }
+    if (line.find(cause.option) == std::string::npos) {
+      options += (options.empty() ? "" : ", ") + cause.option;
+    }
+  }
+  if (!options.empty()) {
+    line += " (see " + options + ")";
+  }
+}
+
 int show_result(const Context& context, const sandbox::ExecResult& result) {
   if (context.json()) {
     print(to_json(result) + "\n");
@@ -217,11 +232,16 @@ int show_result(const Context& context, const sandbox::ExecResult& result) {
                     (result.signal == 0 && !result.timed_out && !result.oom_killed &&
                      !result.process_limit && result.exit_code != sandbox::kExitNotFound &&
                      result.exit_code != sandbox::kExitNotExecutable);
+  std::string line;
   if (result.timed_out) {
-    print_error("carrel: timed out after " + std::to_string(result.duration_ms) + " ms\n");
-  } else if (!told && !result.reason.empty() && !result.cancelled &&
+    line = "timed out after " + std::to_string(result.duration_ms) + " ms";
+  } else if (!told && !result.cancelled &&
              result.reason != "exit status " + std::to_string(result.exit_code)) {
-    print_error("carrel: " + result.reason + "\n");
+    line = result.reason;
+  }
+  add_causes(result, line);
+  if (!line.empty()) {
+    print_error("carrel: " + printable(line) + "\n");
   }
   return result.exit_code;
 }

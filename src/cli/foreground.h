@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/result.h"
@@ -73,6 +74,10 @@ class Foreground {
 // What -t suggests where nobody can type.
 inline constexpr std::string_view kWithoutTerminal =
     "leave out -t, or add --no-stdin for a terminal in which nobody types";
+
+// Adds to the line what is known to have hindered the command and is not in it yet, each with the
+// option that changes it.
+void add_causes(const sandbox::ExecResult& result, std::string& line);
 
 // The exit status of a command that was run in the foreground, with a line on stderr about what
 // ended it where the status alone does not tell. With --json one object instead.

@@ -8,6 +8,7 @@
 #include "backends/native/network.h"
 #include "backends/native/strays.h"
 #include "base/files.h"
+#include "egress/denials.h"
 #include "policy/spec_json.h"
 #include "storage/events.h"
 #include "storage/state.h"
@@ -68,9 +69,12 @@ policy::Limits limits_of(const BoxPlace& place) {
 }
 
 // A limit that ended or hindered the command is part of its result, and an event.
-void tell_limits(const BoxPlace& place, sandbox::ExecResult& end) {
+void tell_limits(const BoxPlace& place, const egress::Denials& denials, sandbox::ExecResult& end) {
   if (end.exit_code == 0 || end.cancelled) {
     return;
+  }
+  if (const auto denied = denials.first_of(place.record.id); denied.has_value()) {
+    sandbox::add_denied(end, denied->target, denied->rule);
   }
   const std::uint64_t peak = ask_group(place, end);
   if (!end.oom_killed && !end.process_limit && !end.disk_limit) {
@@ -82,6 +86,7 @@ void tell_limits(const BoxPlace& place, sandbox::ExecResult& end) {
     end.reason = "out of memory";
     storage::add_event(place.home, storage::limit_event(id, "memory", limits.memory_bytes,
                                                         std::max(peak, limits.memory_bytes)));
+    sandbox::add_memory_limit(end, limits.memory_bytes);
   }
   if (end.disk_limit) {
     end.oom_killed = false;
@@ -161,6 +166,7 @@ Result<sandbox::ExecResult> run_in_box(const BoxPlace& place, sandbox::GuestStre
                 sandbox::encode_start(
                     request, io.input >= 0 ? sandbox::Input::kFollows : sandbox::Input::kNone));
   note_command(place.home, place.record.id, request);
+  const egress::Denials denials = egress::Denials::since_now(place.home.directory());
   Counter counter;
   sandbox::CommandIo counted = io;
   counted.output = [&](protocol::Stream which, std::string_view data) {
@@ -179,7 +185,7 @@ Result<sandbox::ExecResult> run_in_box(const BoxPlace& place, sandbox::GuestStre
     return result.error();
   }
   sandbox::ExecResult& end = result.value();
-  tell_limits(place, end);
+  tell_limits(place, denials, end);
   if (shell && end.reason == "command not found") {
     end.reason = "there is no bash in this sandbox's image";
   }

@@ -297,6 +297,10 @@ ExecResult to_result(const protocol::Exit& end) {
   }
   if (result.oom_killed) {
     result.reason = "out of memory";
+    add_cause(result, {"memory", result.reason, "--memory"});
+  } else if (result.timed_out) {
+    add_cause(result, {"timeout", "timed out after " + std::to_string(result.duration_ms) + " ms",
+                       "--timeout"});
   }
   return result;
 }

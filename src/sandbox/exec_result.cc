@@ -1,5 +1,7 @@
 #include "sandbox/exec_result.h"
 
+#include <utility>
+
 namespace carrel::sandbox {
 
 namespace {
@@ -16,16 +18,43 @@ void append_stream(std::string& text, const std::string& stream) {
 
 }  // namespace
 
+void add_cause(ExecResult& result, Cause cause) {
+  if (result.success()) {
+    return;
+  }
+  for (Cause& known : result.causes) {
+    if (known.kind == cause.kind) {
+      known = std::move(cause);
+      return;
+    }
+  }
+  result.causes.push_back(std::move(cause));
+}
+
 void add_process_limit(ExecResult& result, std::uint32_t limit) {
   if (result.exit_code == 0 || result.timed_out || result.oom_killed) {
     return;
   }
-  result.reason += (result.reason.empty() ? "" : "; ") + std::string("the limit of ") +
-                   std::to_string(limit) + " processes was reached";
+  const std::string reached = "the limit of " + std::to_string(limit) + " processes was reached";
+  result.reason += (result.reason.empty() ? "" : "; ") + reached;
+  add_cause(result, {"processes", reached, "--pids"});
 }
 
 void add_disk_limit(ExecResult& result, std::uint64_t limit) {
   result.reason = "the workspace is full: its limit is " + std::to_string(limit >> 20) + " MiB";
+  std::erase_if(result.causes, [](const Cause& cause) { return cause.kind == "memory"; });
+  add_cause(result, {"disk", result.reason, "--disk"});
+}
+
+void add_denied(ExecResult& result, const std::string& target, const std::string& rule) {
+  add_cause(result, {"denied", "the sandbox's network policy does not allow " + target,
+                     rule.empty() ? "--network" : "--network allow=" + rule});
+}
+
+void add_memory_limit(ExecResult& result, std::uint64_t limit) {
+  add_cause(result,
+            {"memory", "out of memory: the limit is " + std::to_string(limit >> 20) + " MiB",
+             "--memory"});
 }
 
 std::string render(const ExecResult& result) {

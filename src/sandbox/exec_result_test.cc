@@ -47,6 +47,20 @@ TEST(ExecResult, ReachedProcessLimitIsPartOfTheReasonOfAFailure) {
   EXPECT_EQ(result.reason, "exit status 1; the limit of 50 processes was reached");
 }
 
+TEST(ExecResult, CausesAreOfAFailureAndOneOfAKind) {
+  ExecResult result;
+  add_memory_limit(result, 64U << 20);
+  add_denied(result, "a.example", "a.example");
+  EXPECT_TRUE(result.causes.empty());
+  result.exit_code = 137;
+  add_cause(result, {"memory", "out of memory", "--memory"});
+  add_memory_limit(result, 64U << 20);
+  add_denied(result, "a.example", "a.example");
+  ASSERT_EQ(result.causes.size(), 2U);
+  EXPECT_EQ(result.causes[0].message, "out of memory: the limit is 64 MiB");
+  EXPECT_EQ(result.causes[1].kind, "denied");
+}
+
 TEST(ExecResult, FailureWithoutOutputIsOneLine) {
   ExecResult result;
   result.exit_code = 137;

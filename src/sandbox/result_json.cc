@@ -32,6 +32,14 @@ std::string to_json(const ExecResult& result) {
   object["shell_restarted"] = result.shell_restarted;
   object["duration_ms"] = result.duration_ms;
   object["reason"] = result.reason;
+  object["causes"] = nlohmann::ordered_json::array();
+  for (const Cause& cause : result.causes) {
+    nlohmann::ordered_json told;
+    told["kind"] = cause.kind;
+    told["message"] = replace_invalid_utf8(cause.message);
+    told["option"] = cause.option;
+    object["causes"].push_back(std::move(told));
+  }
   return object.dump();
 }
 

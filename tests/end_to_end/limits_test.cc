@@ -178,8 +178,9 @@ TEST_P(Limits, ReachedProcessLimitIsTold) {
   EXPECT_EQ(result["exit_code"], 1);
   EXPECT_EQ(result["reason"], "exit status 1; the limit of 20 processes was reached") << result;
   Run run = python(code, {"--pids", "20"});
-  EXPECT_NE(run.err.find("carrel: exit status 1; the limit of 20 processes was reached\n"),
-            std::string::npos)
+  EXPECT_NE(
+      run.err.find("carrel: exit status 1; the limit of 20 processes was reached (see --pids)\n"),
+      std::string::npos)
       << run.err;
   EXPECT_EQ(result_of("exit 1")["reason"], "exit status 1");
   EXPECT_EQ(limit_events(), (std::vector<json>{json{{"pids", 20}}, json{{"pids", 20}}}));

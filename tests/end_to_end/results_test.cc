@@ -108,9 +108,10 @@ TEST_P(Results, EveryFieldIsAlwaysThere) {
   for (const auto& [name, value] : result.items()) {
     names.push_back(name);
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"cwd", "duration_ms", "exit_code", "oom_killed",
-                                             "reason", "shell_restarted", "signal", "stderr",
-                                             "stdout", "success", "timed_out", "truncated"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"causes", "cwd", "duration_ms", "exit_code", "oom_killed",
+                                      "reason", "shell_restarted", "signal", "stderr", "stdout",
+                                      "success", "timed_out", "truncated"}));
 }
 
 // R5

@@ -17,6 +17,7 @@
 #include "backends/native/remains.h"
 #include "backends/native/scope.h"
 #include "base/files.h"
+#include "egress/denials.h"
 #include "storage/events.h"
 
 namespace carrel::native {
@@ -48,6 +49,7 @@ void tell_limits(const storage::Home& home, const std::string& id, const policy:
         "out of memory: the limit is " + std::to_string(limits.memory_bytes >> 20) + " MiB";
     storage::add_event(home, storage::limit_event(id, "memory", limits.memory_bytes,
                                                   std::max(peak, limits.memory_bytes)));
+    sandbox::add_memory_limit(result, limits.memory_bytes);
   }
   if (result.disk_limit) {
     sandbox::add_disk_limit(result, limits.disk_bytes);
@@ -57,6 +59,17 @@ void tell_limits(const storage::Home& home, const std::string& id, const policy:
   if (result.process_limit) {
     sandbox::add_process_limit(result, limits.pids);
     storage::add_event(home, storage::limit_event(id, "pids", limits.pids, limits.pids));
+  }
+}
+
+// What it wanted from a network, as far as that is known.
+void tell_network(const std::string& id, const policy::Spec& spec, const egress::Denials& denials,
+                  sandbox::ExecResult& result) {
+  if (result.success() || !has_network(spec)) {
+    return;
+  }
+  if (const auto denied = denials.first_of(id); denied.has_value()) {
+    sandbox::add_denied(result, denied->target, denied->rule);
   }
 }
 
@@ -277,6 +290,7 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
   const auto input = io.input >= 0 ? sandbox::Input::kFollows : sandbox::Input::kNone;
   CARREL_ASSIGN(std::string start, sandbox::encode_start(job.command, input));
   const std::string id = storage::make_id();
+  const egress::Denials denials = egress::Denials::since_now(home.directory());
   auto making = std::make_unique<Making>(*this, id, job, KeepersScope::kUse);
   auto launched = making->make();
   if (!launched.ok() && making->in_keepers_scope()) {  // it may just have ended
@@ -326,6 +340,7 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
   }
   if (result.ok()) {
     tell_limits(home, id, job.spec.limits, peak, result.value());
+    tell_network(id, job.spec, denials, result.value());
   }
   if (box.id_range.has_value()) {
     home.release_ids(box.id, *box.id_range);

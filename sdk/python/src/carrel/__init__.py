@@ -44,6 +44,7 @@ from .manager import (
     create_sandbox_client,
 )
 from .results import (
+    Cause,
     Change,
     CommandInfo,
     CopySummary,
@@ -74,6 +75,7 @@ __all__ = [
     "AsyncSandboxRunner",
     "AsyncTerminal",
     "Carrel",
+    "Cause",
     "Change",
     "Command",
     "CommandFailed",

@@ -45,6 +45,17 @@ def _bytes(data: Json, name: str) -> bytes:
 
 
 @dataclass(frozen=True)
+class Cause:
+    """Something known to have hindered a command that failed: ``kind`` is ``timeout``, ``memory``,
+    ``processes``, ``disk``, ``no_network`` or ``denied``; ``option`` is what changes it, as the
+    command line calls it."""
+
+    kind: str
+    message: str
+    option: str
+
+
+@dataclass(frozen=True)
 class ExecResult:
     """How a command ended and what it wrote.
 
@@ -66,6 +77,7 @@ class ExecResult:
     reason: str = ""
     stdout_bytes: bytes = field(default=b"", repr=False)
     stderr_bytes: bytes = field(default=b"", repr=False)
+    causes: tuple[Cause, ...] = ()
 
     @property
     def success(self) -> bool:
@@ -87,6 +99,10 @@ class ExecResult:
             reason=data["reason"],
             stdout_bytes=_bytes(data, "stdout"),
             stderr_bytes=_bytes(data, "stderr"),
+            causes=tuple(
+                Cause(cause["kind"], cause["message"], cause["option"])
+                for cause in data.get("causes", ())
+            ),
         )
 
     def __str__(self) -> str:
