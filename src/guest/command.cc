@@ -12,6 +12,7 @@
 #include "guest/program.h"
 #include "guest/requests.h"
 #include "guest/runtime.h"
+#include "guest/wants.h"
 
 namespace carrel::guest {
 
@@ -49,6 +50,7 @@ void forget_worker(Guest& guest, std::uint32_t index) {
 }  // namespace
 
 std::uint32_t take_command(Guest& guest) {
+  forget_wants(guest, now_us());
   std::uint32_t oldest = kNone;
   for (std::uint32_t i = 0; i < kMaxCommands; ++i) {
     const Command& command = guest.commands[i];
@@ -197,6 +199,10 @@ void note_end(Guest& guest, std::uint32_t index, int wait_status) {
   end.code = WIFEXITED(wait_status) ? static_cast<std::uint32_t>(WEXITSTATUS(wait_status)) : 0;
   if (wait_status != 0 && !ending(command) && at_process_limit(guest)) {
     end.flags |= protocol::kExitProcessLimit;
+  }
+  const bool failed = wait_status != 0 && end.kind != EndKind::kKilled;
+  if ((failed || end.kind == EndKind::kTimedOut) && wanted_a_network(guest)) {
+    end.flags |= protocol::kExitNoNetwork;
   }
   begin_draining(guest, index);
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "guest/command.h"
+#include "guest/wants.h"
 
 namespace carrel::guest {
 
@@ -141,6 +142,7 @@ void send_ends(Guest& guest, std::uint32_t index) {
   if (command.shell != kNone) {
     guest.answered_us = command.started_us + command.end.duration_us;
   }
+  forget_wants_soon(guest);
 }
 
 void tell_input_taken(Guest& guest, const Command& command) {

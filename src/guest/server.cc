@@ -22,6 +22,7 @@
 #include "guest/shell.h"
 #include "guest/shell_outputs.h"
 #include "guest/standstill.h"
+#include "guest/wants.h"
 
 namespace carrel::guest {
 
@@ -223,6 +224,7 @@ std::uint64_t next_deadline(const Guest& guest) {
     return at;
   }
   nearest(at, guest.move_us);
+  nearest(at, guest.forget_us);
   for (const Command& command : guest.commands) {
     nearest(at, command.deadline_us);
   }
@@ -369,6 +371,7 @@ void expire(Guest& guest) {
   if (guest.move_us != 0 && now >= guest.move_us) {
     leave_workload(guest);
   }
+  forget_wants(guest, now);
   for (std::uint32_t i = 0; i < kMaxCommands; ++i) {
     const Command& command = guest.commands[i];
     if (command.deadline_us == 0 || now < command.deadline_us) {

@@ -58,14 +58,14 @@ std::uint64_t ask_group(const BoxPlace& place, sandbox::ExecResult& end) {
   return work.value().usage().memory_peak_bytes.value_or(0);
 }
 
-policy::Limits limits_of(const BoxPlace& place) {
+policy::Spec spec_of(const BoxPlace& place) {
   auto state = storage::State::open(place.home);
   auto row = state.ok() ? state.value().find(place.record.id) : state.error();
   if (!row.ok() || !row.value().has_value()) {
     return {};
   }
   auto spec = policy::spec_from_json(row.value()->spec);
-  return spec.ok() ? spec.value().limits : policy::Limits{};
+  return spec.ok() ? std::move(spec.value()) : policy::Spec();
 }
 
 // A limit that ended or hindered the command is part of its result, and an event.
@@ -77,10 +77,11 @@ void tell_limits(const BoxPlace& place, const egress::Denials& denials, sandbox:
     sandbox::add_denied(end, denied->target, denied->rule);
   }
   const std::uint64_t peak = ask_group(place, end);
-  if (!end.oom_killed && !end.process_limit && !end.disk_limit) {
+  if (!end.oom_killed && !end.process_limit && !end.disk_limit && !end.no_network) {
     return;
   }
-  const policy::Limits limits = limits_of(place);
+  const policy::Spec spec = spec_of(place);
+  const policy::Limits& limits = spec.limits;
   const std::string& id = place.record.id;
   if (end.oom_killed) {
     end.reason = "out of memory";
@@ -97,6 +98,9 @@ void tell_limits(const BoxPlace& place, const egress::Denials& denials, sandbox:
   if (end.process_limit) {
     sandbox::add_process_limit(end, limits.pids);
     storage::add_event(place.home, storage::limit_event(id, "pids", limits.pids, limits.pids));
+  }
+  if (end.no_network && !native::has_network(spec)) {
+    sandbox::add_no_network(end);
   }
 }
 

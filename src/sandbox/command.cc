@@ -295,6 +295,7 @@ ExecResult to_result(const protocol::Exit& end) {
       break;
     }
   }
+  result.no_network = (end.flags & protocol::kExitNoNetwork) != 0;
   if (result.oom_killed) {
     result.reason = "out of memory";
     add_cause(result, {"memory", result.reason, "--memory"});

@@ -46,6 +46,11 @@ void add_disk_limit(ExecResult& result, std::uint64_t limit) {
   add_cause(result, {"disk", result.reason, "--disk"});
 }
 
+void add_no_network(ExecResult& result) {
+  add_cause(result, {"no_network", "the sandbox has no network, and something in it wanted one",
+                     "--network allow=HOST"});
+}
+
 void add_denied(ExecResult& result, const std::string& target, const std::string& rule) {
   add_cause(result, {"denied", "the sandbox's network policy does not allow " + target,
                      rule.empty() ? "--network" : "--network allow=" + rule});

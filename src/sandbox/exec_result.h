@@ -25,6 +25,7 @@ struct ExecResult {
   bool oom_killed = false;
   bool disk_limit = false;     // it was ended because the workspace became too large
   bool process_limit = false;  // a process could not be made because the limit was reached
+  bool no_network = false;     // it failed, and something in the sandbox had no way to an address
   bool truncated = false;      // some of the output is not in the two strings
   bool shell_restarted = false;
   bool cancelled = false;
@@ -47,6 +48,8 @@ void add_cause(ExecResult& result, Cause cause);
 // of that many processes was reached.
 void add_process_limit(ExecResult& result, std::uint32_t limit);
 void add_disk_limit(ExecResult& result, std::uint64_t limit);
+// That there is no network, where something in the sandbox wanted one.
+void add_no_network(ExecResult& result);
 // That the network's policy denied the target; `rule` would allow it, if there is such a rule.
 void add_denied(ExecResult& result, const std::string& target, const std::string& rule);
 // That the command was out of memory, of which it may have so much.

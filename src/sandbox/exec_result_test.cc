@@ -50,15 +50,15 @@ TEST(ExecResult, ReachedProcessLimitIsPartOfTheReasonOfAFailure) {
 TEST(ExecResult, CausesAreOfAFailureAndOneOfAKind) {
   ExecResult result;
   add_memory_limit(result, 64U << 20);
-  add_denied(result, "a.example", "a.example");
+  add_no_network(result);
   EXPECT_TRUE(result.causes.empty());
   result.exit_code = 137;
   add_cause(result, {"memory", "out of memory", "--memory"});
   add_memory_limit(result, 64U << 20);
-  add_denied(result, "a.example", "a.example");
+  add_no_network(result);
   ASSERT_EQ(result.causes.size(), 2U);
   EXPECT_EQ(result.causes[0].message, "out of memory: the limit is 64 MiB");
-  EXPECT_EQ(result.causes[1].kind, "denied");
+  EXPECT_EQ(result.causes[1].kind, "no_network");
 }
 
 TEST(ExecResult, FailureWithoutOutputIsOneLine) {

@@ -73,6 +73,62 @@ TEST_P(Causes, Processes) {
   EXPECT_NE(run.err.find("--pids"), std::string::npos) << run.err;
 }
 
+TEST_P(Causes, NoNetwork) {
+  const std::string kOption = "--network allow=HOST";
+  for (const char* script : {"getent hosts example.org", "echo > /dev/tcp/192.0.2.1/80",
+                             "python3 -c 'import socket; socket.create_connection((\"pypi.org\", "
+                             "443))'"}) {
+    const json result = once(script, {}, "the sandbox has no network");
+    EXPECT_EQ(option_for(result, "no_network"), kOption) << script << result;
+  }
+  EXPECT_EQ(option_for(once("false", {}, ""), "no_network"), "");
+  EXPECT_EQ(option_for(once("getent hosts localhost; false", {}, ""), "no_network"), "");
+  EXPECT_EQ(option_for(once("getent hosts example.org; true", {}, ""), "no_network"), "");
+}
+
+TEST_P(Causes, NoNetworkIsOfTheCommandThatWantedOne) {
+  const Box box(GetParam());
+  EXPECT_EQ(option_for(box.result("false"), "no_network"), "");
+  EXPECT_NE(option_for(box.result("getent hosts example.org"), "no_network"), "");
+  EXPECT_EQ(option_for(box.result("false"), "no_network"), "");
+  EXPECT_EQ(box.sh("getent hosts example.org; true").status, 0);
+  EXPECT_EQ(option_for(box.result("false"), "no_network"), "");
+  const Run run = box.exec({"getent", "hosts", "example.org"});
+  EXPECT_TRUE(says_one_line(run, "the sandbox has no network")) << run.err;
+  // It is told beside a time limit as well: who waits for a network says nothing himself.
+  const json late = box.result("getent hosts example.org; sleep 100", {"--timeout", "1"});
+  EXPECT_NE(option_for(late, "no_network"), "") << late;
+  EXPECT_NE(option_for(late, "timeout"), "") << late;
+}
+
+// A lookup is answered at once, and so that nobody asks again.
+TEST_P(Causes, WithoutANetworkNoNameIsKnown) {
+  const std::string script =
+      "import socket\n"
+      "try:\n  socket.getaddrinfo('example.org', 443)\n"
+      "except socket.gaierror as e:\n  print(e.errno == socket.EAI_NONAME)\n";
+  EXPECT_EQ(python(script).out, "True\n");
+  const Box box(GetParam());
+  EXPECT_EQ(box.exec({"python3", "-c", script}).out, "True\n");
+}
+
+TEST_P(Causes, WithoutANetworkPackageManagersGiveUpAtOnce) {
+  const std::string tries = "printenv PIP_RETRIES npm_config_fetch_retries";
+  EXPECT_EQ(bash(tries).out, "1\n0\n");
+  EXPECT_EQ(bash(tries, {"--network", "allow=example.org"}).out, "");
+  EXPECT_EQ(bash(tries, {"--env", "PIP_RETRIES=7"}).out, "7\n0\n");
+  for (const std::string tool : {"pip3 download requests", "npm install left-pad"}) {
+    if (bash("command -v " + tool.substr(0, tool.find(' '))).status != 0) {
+      std::cout << "this host has no " << tool.substr(0, tool.find(' ')) << "\n";
+      continue;
+    }
+    // Time enough for a busy machine, and not for those who ask again and again.
+    const json result = once(tool, {"--timeout", "50"}, "the sandbox has no network");
+    EXPECT_EQ(option_for(result, "timeout"), "") << result;
+    EXPECT_NE(option_for(result, "no_network"), "") << result;
+  }
+}
+
 TEST_P(Causes, DeniedName) {
   const json result = once("getent hosts elsewhere.example.net",
                            {"--network", "allow=other.example.org"}, "elsewhere.example.net");

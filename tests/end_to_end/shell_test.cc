@@ -445,7 +445,8 @@ TEST_P(Shell, EnvironmentIsDeclaredAndNothingIsInherited) {
       return name == "_" || name == "SHLVL" || name == "PWD" || name == "OLDPWD";
     });
     EXPECT_EQ(names, (std::vector<std::string>{"EMPTY", "HOME", "LANG", "LOGNAME", "MINE", "PATH",
-                                               "PYTHONUNBUFFERED", "SHELL", "TMPDIR", "USER"}));
+                                               "PIP_RETRIES", "PYTHONUNBUFFERED", "SHELL", "TMPDIR",
+                                               "USER", "npm_config_fetch_retries"}));
     EXPECT_EQ(run.out.find("secret"), std::string::npos);
   }
 }

@@ -84,6 +84,14 @@ def test_the_text_of_a_result_is_output_or_what_went_wrong() -> None:
     assert not ExecResult(0, timed_out=True).success
 
 
+def test_a_failure_has_the_causes_that_are_known(box: Sandbox) -> None:
+    (cause,) = box.run("getent hosts example.org").causes
+    assert cause.kind == "no_network" and cause.option.startswith("--network")
+    assert box.run("false").causes == () and box.run("true").causes == ()
+    late = box.run("sleep 61", timeout=0.3)
+    assert [cause.option for cause in late.causes] == ["--timeout"]
+
+
 def test_a_timeout_keeps_partial_output_and_is_a_timeout_error(box: Sandbox) -> None:
     """R206, B-39, B-40"""
     result = box.run("echo a; sleep 61", timeout=0.3)

@@ -36,6 +36,10 @@ std::vector<std::string> environment_of(const policy::Spec& spec) {
       "TMPDIR=/tmp",
       "PYTHONUNBUFFERED=1",
   };
+  if (!has_network(spec)) {
+    // Nothing will be there the next time either; pip says why it failed only before it asks again.
+    variables.insert(variables.end(), {"PIP_RETRIES=1", "npm_config_fetch_retries=0"});
+  }
   if (spec.network.ends_tls()) {
     const std::vector<std::string> trust = egress::trust_variables();
     variables.insert(variables.end(), trust.begin(), trust.end());

@@ -40,6 +40,12 @@ constexpr std::array kPrivateFiles = {"kcore",       "kmsg",       "kpagecount",
 constexpr std::array kHiddenDirectories = {"acpi", "asound", "scsi",          "bus",     "fs",
                                            "irq",  "driver", "dynamic_debug", "pressure"};
 
+constexpr char kNameServices[] = "etc/nsswitch.conf";
+
+std::string name_services(const std::string& hosts) {
+  return "passwd: files\ngroup: files\nhosts: " + hosts + "\nservices: files\nprotocols: files\n";
+}
+
 void add_etc(Parts& parts, const policy::Spec& spec, const Identity& identity) {
   PlanWriter& plan = parts.shared;
   const std::string uid = std::to_string(identity.uid);
@@ -58,8 +64,14 @@ void add_etc(Parts& parts, const policy::Spec& spec, const Identity& identity) {
             "nameserver " + std::string(kernel::kCaptiveResolver) + "\noptions timeout:2\n");
   plan.file(kEmptyFile, "");
   parts.own.replace(kTmpSlot, kEmptyFile, identity.machine_id + "\n", 0);
-  plan.file("etc/nsswitch.conf",
-            "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n");
+  plan.file(kNameServices, name_services("files dns files"));
+}
+
+// Where nobody answers, glibc says of every name that it may be known later, and npm and others ask
+// for a minute: after that `files` have the last word, which is that there is no such name. Where
+// there is a network, who does not answer now may do so later.
+void add_network_etc(PlanWriter& own) {
+  own.replace(kTmpSlot, kNameServices, name_services("files dns"), 0);
 }
 
 void add_dev(Parts& parts, policy::Backend backend) {
@@ -387,6 +399,9 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   add_proc(parts, spec, identity);
   // What not every sandbox of this kind has comes last, so that the rest can be built ahead.
   add_trees(own, given);
+  if (spec.network.mode != policy::NetworkMode::kNone) {
+    add_network_etc(own);
+  }
   if (!spec.code.empty()) {
     own.replace(kTmpSlot, policy::code_path(spec).substr(1), spec.code, protocol::kStepIsFile);
   }

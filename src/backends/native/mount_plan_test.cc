@@ -570,5 +570,16 @@ TEST(MountPlan, EtcIsWrittenForTheSandboxsUser) {
   EXPECT_NE(find(steps, StepKind::kAttach, "home/worker"), nullptr);
 }
 
+TEST(MountPlan, NoNameMayBeKnownLaterWhereThereIsNoNetwork) {
+  policy::Spec spec;
+  const std::vector<Step> without = steps_of(spec);
+  EXPECT_THAT(content_of(without, StepKind::kFile, "etc/nsswitch.conf"),
+              HasSubstr("\nhosts: files dns files\n"));
+  EXPECT_EQ(find(without, StepKind::kReplace, "etc/nsswitch.conf"), nullptr);
+  spec.network.mode = policy::NetworkMode::kFull;
+  EXPECT_THAT(content_of(steps_of(spec), StepKind::kReplace, "etc/nsswitch.conf"),
+              HasSubstr("\nhosts: files dns\n"));
+}
+
 }  // namespace
 }  // namespace carrel::native

@@ -65,10 +65,14 @@ void tell_limits(const storage::Home& home, const std::string& id, const policy:
 // What it wanted from a network, as far as that is known.
 void tell_network(const std::string& id, const policy::Spec& spec, const egress::Denials& denials,
                   sandbox::ExecResult& result) {
-  if (result.success() || !has_network(spec)) {
+  if (result.success()) {
     return;
   }
-  if (const auto denied = denials.first_of(id); denied.has_value()) {
+  if (!has_network(spec)) {
+    if (result.no_network) {
+      sandbox::add_no_network(result);
+    }
+  } else if (const auto denied = denials.first_of(id); denied.has_value()) {
     sandbox::add_denied(result, denied->target, denied->rule);
   }
 }
