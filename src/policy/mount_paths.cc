@@ -8,7 +8,7 @@
 namespace carrel::policy {
 namespace {
 
-constexpr std::array<std::string_view, 25> kForbidden = {
+constexpr std::array<std::string_view, 24> kForbidden = {
     "/etc/shadow",
     "/etc/shadow-",
     "/etc/gshadow",
@@ -24,7 +24,6 @@ constexpr std::array<std::string_view, 25> kForbidden = {
     "/etc/krb5.keytab",
     "/etc/kubernetes",
     "/boot",
-    "/root",
     "/proc",
     "/sys",
     "/dev",
@@ -36,10 +35,81 @@ constexpr std::array<std::string_view, 25> kForbidden = {
     "/var/lib/kubelet",
 };
 
-// What programs keep for their user. Other names are credentials wherever they are.
-constexpr std::array<std::string_view, 8> kForbiddenInHomes = {
-    ".ssh", ".aws", ".gnupg", ".config", ".kube", ".docker", ".local/share/keyrings", ".mozilla",
-};
+// What programs keep for their user: keys and tokens, settings that passwords are written into,
+// what was typed, and what shells run. Other names are credentials wherever they are.
+constexpr auto kForbiddenInHomes = std::to_array<std::string_view>({
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".config",
+    ".kube",
+    ".docker",
+    ".local/share/keyrings",
+    ".local/share/python_keyring",
+    ".local/share/fish",
+    ".local/share/carrel/run",
+    ".local/share/carrel/secrets",
+    ".mozilla",
+    ".thunderbird",
+    ".pki",
+    ".Xauthority",
+    ".ICEauthority",
+    ".vnc",
+    ".authinfo",
+    ".curlrc",
+    ".wgetrc",
+    ".boto",
+    ".s3cfg",
+    ".rclone.conf",
+    ".subversion/auth",
+    ".fetchmailrc",
+    ".msmtprc",
+    ".mailrc",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".bundle/config",
+    ".composer/auth.json",
+    ".gem/credentials",
+    ".gradle/gradle.properties",
+    ".m2/settings.xml",
+    ".m2/settings-security.xml",
+    ".nuget/NuGet",
+    ".pip",
+    ".terraform.d",
+    ".terraformrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    ".claude",
+    ".claude.json",
+    ".codex",
+    ".gemini",
+    ".ipython",
+    ".jupyter",
+    ".ash_history",
+    ".bash_history",
+    ".history",
+    ".ksh_history",
+    ".lesshst",
+    ".mysql_history",
+    ".node_repl_history",
+    ".psql_history",
+    ".python_history",
+    ".rediscli_history",
+    ".sh_history",
+    ".sqlite_history",
+    ".viminfo",
+    ".zsh_history",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_profile",
+    ".bashrc",
+    ".pam_environment",
+    ".profile",
+    ".zlogin",
+    ".zprofile",
+    ".zshenv",
+    ".zshrc",
+});
 
 // Whole names.
 constexpr std::array<std::string_view, 30> kCredentials = {
@@ -176,7 +246,9 @@ std::vector<ForbiddenPath> forbidden_paths(std::span<const std::string> homes) {
   for (const std::string_view path : kForbidden) {
     paths.push_back({std::string(path), Reach::kBelowAndAbove});
   }
-  paths.push_back({"/home", Reach::kAbove});
+  for (const std::string_view path : {"/home", "/root"}) {
+    paths.push_back({std::string(path), Reach::kAbove});
+  }
   for (const std::string& home : homes) {
     for (const std::string_view name : kForbiddenInHomes) {
       paths.push_back({path_below(home, name), Reach::kBelowAndAbove});

@@ -92,15 +92,35 @@ TEST(MountPaths, CredentialNamesAreKnown) {
 
 // R121
 TEST(MountPaths, ForbiddenPathsAreThoseOfTheSystemAndOfEveryHome) {
-  const std::string homes[] = {"/home/bob", "/srv/people/ann"};
+  const std::string homes[] = {"/home/bob", "/root", "/srv/people/ann"};
   const auto paths = forbidden_paths(homes);
-  for (const std::string_view path :
-       {"/etc/shadow", "/etc/passwd", "/etc/sudoers", "/root", "/proc", "/sys", "/dev",
-        "/var/run/docker.sock", "/etc/ssh", "/boot", "/run", "/home/bob/.ssh", "/home/bob/.aws",
-        "/home/bob/.gnupg", "/home/bob/.config", "/srv/people/ann/.ssh",
-        "/srv/people/ann/.config"}) {
+  for (const std::string_view path : {"/etc/shadow",
+                                      "/etc/passwd",
+                                      "/etc/sudoers",
+                                      "/proc",
+                                      "/sys",
+                                      "/dev",
+                                      "/var/run/docker.sock",
+                                      "/etc/ssh",
+                                      "/boot",
+                                      "/run",
+                                      "/home/bob/.ssh",
+                                      "/home/bob/.aws",
+                                      "/home/bob/.gnupg",
+                                      "/home/bob/.config",
+                                      "/srv/people/ann/.ssh",
+                                      "/srv/people/ann/.config",
+                                      "/root/.ssh",
+                                      "/root/.config",
+                                      "/root/.bash_history",
+                                      "/root/.local/share/carrel/secrets"}) {
     EXPECT_TRUE(std::any_of(paths.begin(), paths.end(), [&](const ForbiddenPath& row) {
       return row.path == path && row.reach == Reach::kBelowAndAbove;
+    })) << path;
+  }
+  for (const std::string_view path : {"/home", "/root"}) {
+    EXPECT_TRUE(std::any_of(paths.begin(), paths.end(), [&](const ForbiddenPath& row) {
+      return row.path == path && row.reach == Reach::kAbove;
     })) << path;
   }
 }

@@ -15,7 +15,8 @@ constexpr auto kRead = MountMode::kReadOnly;
 constexpr auto kWrite = MountMode::kReadWrite;
 
 const std::vector<std::string>& homes() {
-  static const std::vector<std::string> homes = {"/home/me", "/home/bob", "/srv/people/ann"};
+  static const std::vector<std::string> homes = {"/home/me", "/home/bob", "/root",
+                                                 "/srv/people/ann"};
   return homes;
 }
 
@@ -91,11 +92,33 @@ TEST(Mounts, TheRootAsAListAdmitsWhatIsBelowIt) {
 
 // R121
 TEST(Mounts, ForbiddenPathsAndEverythingBelowAreRefused) {
-  for (const std::string path :
-       {"/etc/shadow", "/etc/passwd", "/etc/sudoers", "/root", "/proc", "/sys", "/dev",
-        "/var/run/docker.sock", "/home/me/.ssh", "/home/me/.aws", "/home/me/.gnupg",
-        "/home/me/.config", "/home/bob/.ssh", "/home/bob/.config", "/srv/people/ann/.config",
-        "/etc/ssh", "/boot", "/run"}) {
+  for (const std::string path : {"/etc/shadow",
+                                 "/etc/passwd",
+                                 "/etc/sudoers",
+                                 "/proc",
+                                 "/sys",
+                                 "/dev",
+                                 "/var/run/docker.sock",
+                                 "/home/me/.ssh",
+                                 "/home/me/.aws",
+                                 "/home/me/.gnupg",
+                                 "/home/me/.config",
+                                 "/home/bob/.ssh",
+                                 "/home/bob/.config",
+                                 "/srv/people/ann/.config",
+                                 "/root/.ssh",
+                                 "/root/.aws",
+                                 "/root/.config",
+                                 "/root/.docker",
+                                 "/root/.bash_history",
+                                 "/root/.bashrc",
+                                 "/root/.local/share/carrel/secrets",
+                                 "/root/.m2/settings.xml",
+                                 "/home/bob/.python_history",
+                                 "/home/bob/.claude.json",
+                                 "/etc/ssh",
+                                 "/boot",
+                                 "/run"}) {
     for (const std::string& below : {path, path + "/x", path + "/x/y z"}) {
       for (const MountGrants& grants : {everything(), MountGrants{}}) {
         const auto decision = decide_mount(grants, folder(below), kRead);
@@ -118,6 +141,9 @@ TEST(Mounts, EverythingThatContainsAForbiddenPathIsRefused) {
     }
   }
   EXPECT_TRUE(decide_mount(everything(), folder("/home/me/proj"), kWrite).allowed);
+  EXPECT_EQ(decide_mount(everything(), folder("/root"), kRead).rule, MountRule::kForbidden);
+  EXPECT_TRUE(decide_mount(everything(), folder("/root/proj"), kWrite).allowed);
+  EXPECT_TRUE(decide_mount(everything(), folder("/root/.m2/repository"), kRead).allowed);
   EXPECT_TRUE(decide_mount(everything(), folder("/home/media"), kWrite).allowed);
 }
 
@@ -275,7 +301,7 @@ TEST(Mounts, WhatIsNotThereIsRefused) {
   EXPECT_EQ(decision.rule, MountRule::kMissing);
   EXPECT_EQ(decision.real_path, "");
   EXPECT_THAT(decision.reason, HasSubstr("'/data/none' does not exist"));
-  facts.asked = "/root/none";
+  facts.asked = "/root/.ssh/none";
   EXPECT_EQ(decide_mount(everything(), facts, kRead).rule, MountRule::kForbidden);
 }
 

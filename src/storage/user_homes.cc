@@ -111,6 +111,7 @@ Result<std::vector<std::string>> user_homes() {
   } else if (passwd.error().error_number != ENOENT) {
     return passwd.error();
   }
+  homes.emplace_back("/root");  // also where passwd does not know it, as in small containers
   if (const char* own = std::getenv("HOME"); own != nullptr && *own == '/') {
     homes.push_back(policy::folded_path(own));
   }

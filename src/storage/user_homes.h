@@ -15,8 +15,8 @@ std::vector<std::string> homes_of_people(std::string_view passwd);
 std::vector<std::string> homes_of_services(std::string_view passwd);
 
 // The homes of every user of this host, as they are named and as they are without links: from
-// /etc/passwd, HOME and the folders of /home. Of a service's, only one that holds a folder in which
-// credentials are kept.
+// /etc/passwd, HOME and the folders of /home, and /root in any case. Of a service's, only one that
+// holds a folder in which credentials are kept.
 Result<std::vector<std::string>> user_homes();
 
 }  // namespace carrel::storage

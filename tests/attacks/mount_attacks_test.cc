@@ -6,8 +6,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
 #include "attacks/attack_test.h"
@@ -300,6 +302,154 @@ TEST_P(MountAttack, C11_NoSetIdFileIsLeftOnTheHost) {
   EXPECT_EQ(look(data + "/a").st_mode & 07777, 0755U);
   // What ends with the sandbox is its own affair.
   EXPECT_EQ(script("touch f && chmod 4755 f && find f -printf '%m\\n'").out, "4755\n");
+}
+
+// Root's home is a home like any: projects in it may be mounted, and nothing beside them. /root is
+// a file system of this test's own, which everybody may read.
+class RootsHomeAttack : public MountAttack {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) {
+      GTEST_SKIP() << "only root can mount";
+    }
+    MountAttack::SetUp();
+  }
+  void open_world() override {
+    ASSERT_EQ(::mount("none", "/root", "tmpfs", 0, "mode=0755"), 0);
+    std::filesystem::create_directory(kProject);
+  }
+  void close_world() override { ::umount2("/root", MNT_DETACH); }
+
+  // A canary at that place, with the folders that it needs.
+  void plant(const std::string& name) const {
+    std::filesystem::create_directories(name.substr(0, name.rfind('/')));
+    write_text(name, canaries().secret());
+  }
+  // Everything readable in the sandbox's /data; attack() looks for the secret in it.
+  Run read_all(const std::string& source) {
+    return script("cat /data 2>/dev/null; find /data -type f -exec cat {} +",
+                  {"--mount", source + ":/data"});
+  }
+  void expect_refused(const std::string& source) {
+    for (const char* mode : {"", ":rw"}) {
+      const Run run = script("echo ran", {"--mount", source + ":/data" + mode});
+      EXPECT_EQ(run.status, 125) << source << mode << run.out;
+      EXPECT_TRUE(says_one_line(run, "mount '" + source + "'")) << source << mode;
+    }
+    const Run copy = attack({"run", "--workspace-from", source, "--", "echo", "ran"});
+    EXPECT_EQ(copy.status, 125) << source << copy.out;
+  }
+
+  static constexpr const char* kProject = "/root/project";
+  // One of each kind that programs keep for root.
+  static constexpr std::array kNeighbours = {"/root/.ssh/id_rsa",
+                                             "/root/.ssh/config",
+                                             "/root/.aws/credentials",
+                                             "/root/.aws/sso/cache/token.json",
+                                             "/root/.config/gh/hosts.yml",
+                                             "/root/.config/gcloud/access_tokens.db",
+                                             "/root/.gnupg/secring.gpg",
+                                             "/root/.kube/config",
+                                             "/root/.docker/config.json",
+                                             "/root/.mozilla/firefox/logins.json",
+                                             "/root/.netrc",
+                                             "/root/.npmrc",
+                                             "/root/.pypirc",
+                                             "/root/.git-credentials",
+                                             "/root/.bash_history",
+                                             "/root/.python_history",
+                                             "/root/.psql_history",
+                                             "/root/.lesshst",
+                                             "/root/.viminfo",
+                                             "/root/.bashrc",
+                                             "/root/.profile",
+                                             "/root/.pip/pip.conf",
+                                             "/root/.m2/settings.xml",
+                                             "/root/.gradle/gradle.properties",
+                                             "/root/.wgetrc",
+                                             "/root/.s3cfg",
+                                             "/root/.claude/history.jsonl",
+                                             "/root/.codex/auth.json",
+                                             "/root/.cargo/credentials",
+                                             "/root/.terraform.d/credentials.tfrc.json",
+                                             "/root/.composer/auth.json",
+                                             "/root/.local/share/keyrings/login.keyring",
+                                             "/root/.Xauthority",
+                                             "/root/.local/share/carrel/secrets/x"};
+};
+CARREL_AS_BOTH(RootsHomeAttack);
+
+TEST_P(RootsHomeAttack, C01_WhatIsBesideAProjectIsNeverMounted) {
+  write_text(std::string(kProject) + "/main", "control\n");
+  EXPECT_EQ(read_all(kProject).out, "control\n") << "a project is mounted";
+  EXPECT_EQ(attack({"run", "--workspace-from", kProject, "--", "cat", "main"}).out, "control\n");
+  for (const char* neighbour : kNeighbours) {
+    plant(neighbour);
+  }
+  for (std::string name : kNeighbours) {
+    // The file, and each folder that it is in.
+    for (; name != "/root"; name = name.substr(0, name.rfind('/'))) {
+      if (name != "/root/.cargo") {
+        expect_refused(name);
+      }
+    }
+  }
+  for (const char* parent : {"/root", "/root/", "/root/.", "/root/project/..", "//root", "/"}) {
+    expect_refused(parent);
+  }
+  // With lists that would allow all of it.
+  file("lists.toml",
+       "allowed_read_paths = [\"/\", \"/root\"]\nallowed_write_paths = [\"/root\"]\n");
+  for (const char* source : {"/root", "/root/.ssh", "/root/.bash_history", "/root/.config/gh"}) {
+    const Run run = script(
+        "echo ran", {"--config", path("lists.toml"), "--mount", std::string(source) + ":/data"});
+    EXPECT_EQ(run.status, 125) << source << run.out;
+  }
+}
+
+TEST_P(RootsHomeAttack, C02_NothingBesideAProjectIsSeenThroughAnotherNameOfIt) {
+  for (const char* neighbour : kNeighbours) {
+    plant(neighbour);
+  }
+  const std::string project = kProject;
+  const std::string elsewhere = folder("elsewhere");
+  write_text(project + "/main", "control\n");
+  plant(project + "/.env");
+  std::filesystem::create_directory(project + "/bound");
+  std::filesystem::create_directory(project + "/ssh");
+  write_text(project + "/history", "");
+  std::filesystem::create_symlink("../.aws", project + "/link");
+  std::filesystem::create_symlink("/root", project + "/home");
+  std::filesystem::create_symlink("../.netrc", project + "/netrc");
+  std::filesystem::create_hard_link("/root/.bash_history", project + "/hard");
+  std::filesystem::create_hard_link("/root/.config/gh/hosts.yml", project + "/hosts");
+  const auto bind = [](const std::string& from, const std::string& to) {
+    ASSERT_EQ(::mount(from.c_str(), to.c_str(), nullptr, MS_BIND, nullptr), 0) << to;
+  };
+  bind("/root/.config", project + "/bound");
+  bind("/root/.ssh", project + "/ssh");
+  bind("/root/.python_history", project + "/history");
+  bind("/root", elsewhere);
+  EXPECT_EQ(read_all(project).out, "control\n");
+  EXPECT_EQ(read_all(elsewhere + "/project").out, "control\n") << "the same by another name";
+  const Run copy =
+      attack({"run", "--workspace-from", project, "--", "sh", "-c",
+              "cat main; find / -xdev -type f -size -9k -path '/workspace/*' -exec cat {} +"});
+  EXPECT_EQ(copy.status, 0) << copy.err;
+  for (const std::string& name :
+       {std::string("/bound"), std::string("/bound/gh"), std::string("/ssh"), std::string("/link"),
+        std::string("/home"), std::string("/home/.ssh"), std::string("/netrc"),
+        std::string("/hard"), std::string("/hosts"), std::string("/history"), std::string("/.env"),
+        std::string("/../.ssh"), std::string("/../.bash_history")}) {
+    expect_refused(project + name);
+  }
+  for (const char* name : {"", "/.ssh", "/.config/gh", "/.bash_history", "/project/../.aws"}) {
+    expect_refused(elsewhere + name);
+  }
+  for (const std::string& place :
+       {elsewhere, project + "/history", project + "/ssh", project + "/bound"}) {
+    EXPECT_EQ(::umount2(place.c_str(), MNT_DETACH), 0) << place;
+  }
 }
 
 }  // namespace

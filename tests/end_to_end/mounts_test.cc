@@ -1,4 +1,5 @@
 // Mounts: what the policy says about a host path, and why.
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -81,7 +82,8 @@ TEST_P(Mounts, ForbiddenPathsAndWhatContainsThemAreRefusedEvenIfListed) {
                                   std::string("/var"),
                                   std::string("/run"),
                                   std::string("/root"),
-                                  std::string("/root/x"),
+                                  std::string("/root/.ssh/x"),
+                                  std::string("/root/.config/x"),
                                   std::string("/proc"),
                                   std::string("/proc/1"),
                                   std::string("/sys"),
@@ -112,6 +114,30 @@ TEST_P(Mounts, ForbiddenPathsAndWhatContainsThemAreRefusedEvenIfListed) {
           << path << " " << verdict.dump();
     }
   }
+}
+
+// R121: what is in root's home is judged as in anybody's.
+TEST_P(Mounts, AProjectInRootsHomeMayBeMountedAndCopied) {
+  if (::geteuid() != 0) {
+    GTEST_SKIP() << "only root can mount";
+  }
+  ASSERT_EQ(::mount("none", "/root", "tmpfs", 0, "mode=0755"), 0);  // in this test's namespace
+  ASSERT_EQ(::mkdir("/root/project", 0755), 0);
+  write_text("/root/project/main", "from root's home\n");
+  place().give("/root/project", GetParam());
+  EXPECT_EQ(rule("/root/project"), "command_line");
+  EXPECT_EQ(rule("/root/project", {"--rw"}), "command_line");
+  EXPECT_EQ(rule("/root"), "forbidden");
+  EXPECT_EQ(rule("/root/.bash_history"), "forbidden");
+  const Options there{.directory = "/root/project"};
+  const Run copied = carrel({"run", "--workspace-from", ".", "--", "cat", "main"}, there);
+  EXPECT_EQ(copied.out, "from root's home\n") << copied.err;
+  const Run mounted = carrel({"run", "--mount", ".:/data:rw", "--", "sh", "-c",
+                              "cat /data/main; echo written > /data/new"},
+                             there);
+  EXPECT_EQ(mounted.out, "from root's home\n") << mounted.err;
+  EXPECT_EQ(read_text("/root/project/new"), "written\n");
+  EXPECT_EQ(::umount2("/root", MNT_DETACH), 0);
 }
 
 // R119, R120, R134
