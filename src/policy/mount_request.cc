@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "policy/mount_paths.h"
 #include "policy/names.h"
@@ -12,10 +13,29 @@ namespace {
 constexpr std::size_t kLongestSource = 4095;
 
 // What a sandbox is made of. Nothing is mounted on these, in them or around them.
-constexpr std::array<std::string_view, 16> kOwn = {
-    "/proc",  "/sys",   "/dev",    "/etc",  "/usr", "/bin",     "/sbin",    "/lib",
-    "/lib32", "/lib64", "/libx32", "/boot", "/run", "/var/run", "/var/tmp", "/workspace/code",
+constexpr std::array<std::string_view, 15> kOwn = {
+    "/proc", "/sys", "/dev",     "/usr",     "/bin",
+    "/sbin", "/lib", "/lib32",   "/lib64",   "/libx32",
+    "/boot", "/run", "/var/run", "/var/tmp", "/workspace/code",
 };
+
+// What of /etc Carrel writes itself.
+constexpr std::array<std::string_view, 9> kOwnEtc = {
+    "/etc/passwd",     "/etc/group", "/etc/hosts",         "/etc/hostname",   "/etc/resolv.conf",
+    "/etc/machine-id", "/etc/mtab",  "/etc/nsswitch.conf", "/etc/os-release",
+};
+
+const std::string_view* own_place(std::string_view path) {
+  for (const auto& places :
+       {std::span<const std::string_view>(kOwn), std::span<const std::string_view>(kOwnEtc)}) {
+    for (const std::string_view& place : places) {
+      if (path_holds(place, path) || (path_holds(path, place) && path != "/workspace")) {
+        return &place;
+      }
+    }
+  }
+  return nullptr;
+}
 
 Status check_source(const Given& given) {
   if (given.text.empty()) {
@@ -81,15 +101,11 @@ Status check_mount_target(const Given& given) {
   if (path == "/") {
     return bad_value(given, "nothing is mounted over the root");
   }
-  for (const std::string_view own : kOwn) {
-    if (path_holds(own, path)) {
-      return bad_value(given, concat({"nothing is mounted over ", own}),
-                       "choose a place such as /data or /workspace/data");
-    }
-    if (path_holds(path, own) && path != "/workspace") {
-      return bad_value(given, concat({"it would cover ", own}),
-                       "choose a place such as /data or /workspace/data");
-    }
+  if (const std::string_view* const own = own_place(path); own != nullptr) {
+    return bad_value(
+        given,
+        concat({path_holds(*own, path) ? "nothing is mounted over " : "it would cover ", *own}),
+        "choose a place such as /data, /workspace/data or /etc/name");
   }
   return {};
 }

@@ -73,6 +73,15 @@ TEST(MountRequest, BadTargetsAreRefused) {
                                       "/dev/shm",
                                       "/etc",
                                       "/etc/passwd",
+                                      "/etc/passwd/x",
+                                      "/etc/group",
+                                      "/etc/hosts",
+                                      "/etc/hostname",
+                                      "/etc/resolv.conf",
+                                      "/etc/machine-id",
+                                      "/etc/nsswitch.conf",
+                                      "/etc/mtab",
+                                      "/etc/os-release",
                                       "/usr",
                                       "/usr/local",
                                       "/bin",
@@ -92,7 +101,8 @@ TEST(MountRequest, BadTargetsAreRefused) {
   }
   for (const std::string_view text :
        {"/data", "/workspace", "/workspace/data", "/workspace/codes", "/mnt/a b", "/usr2",
-        "/home/agent/x", "/opt/tool", "/var/lib/x", "/processes", "/...", "/a,b"}) {
+        "/home/agent/x", "/opt/tool", "/var/lib/x", "/processes", "/...", "/a,b", "/etc/x",
+        "/etc/app/conf.d", "/etc/maven/settings.xml", "/etc/passwd.d", "/etc/ssl/certs"}) {
     EXPECT_TRUE(check_mount_target({"--mount", text}).ok()) << text;
   }
 }

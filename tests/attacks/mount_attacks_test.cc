@@ -4,6 +4,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <array>
@@ -450,6 +451,225 @@ TEST_P(RootsHomeAttack, C02_NothingBesideAProjectIsSeenThroughAnotherNameOfIt) {
        {elsewhere, project + "/history", project + "/ssh", project + "/bound"}) {
     EXPECT_EQ(::umount2(place.c_str(), MNT_DETACH), 0) << place;
   }
+}
+
+// What is beside the files of the host's /etc that sandboxes show. The test has an /etc of its own,
+// a copy of the host's.
+class HostEtcAttack : public MountAttack {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) {
+      GTEST_SKIP() << "only root can mount";
+    }
+    MountAttack::SetUp();
+  }
+  void open_world() override {
+    namespace fs = std::filesystem;
+    const std::string copy = path("copy");
+    fs::create_directory(copy);
+    ASSERT_EQ(::mount("none", copy.c_str(), "tmpfs", 0, "mode=0755"), 0);
+    ASSERT_EQ(std::system(("cp -a /etc/. " + copy).c_str()), 0);
+    ASSERT_EQ(::mount(copy.c_str(), "/etc", nullptr, MS_BIND, nullptr), 0);
+  }
+  void close_world() override {
+    ::umount2("/etc", MNT_DETACH);
+    ::umount2(path("copy").c_str(), MNT_DETACH);
+  }
+  // A file below /etc with this text, instead of what is there; everybody may read it.
+  static void put(const std::string& name, const std::string& text) {
+    const std::string whole = "/etc/" + name;
+    std::filesystem::create_directories(whole.substr(0, whole.rfind('/')));
+    std::filesystem::remove_all(whole);
+    write_text(whole, text);
+  }
+  // All that a sandbox has in /etc; attack() looks for the secret in it.
+  Run read_all(const std::vector<std::string>& options = {}) {
+    return script(
+        "find -L /etc -type f -exec cat {} + 2>/dev/null; find / -xdev -path /proc -prune -o "
+        "-newermt 2026-01-01 -type f -path '*etc*' -exec cat {} + 2>/dev/null; ls -R /etc",
+        options);
+  }
+};
+CARREL_AS_BOTH(HostEtcAttack);
+
+TEST_P(HostEtcAttack, A01_NoNeighbourOfWhatIsShownIsInside) {
+  put("inputrc", "# control of inputrc\n");
+  put("maven/m2.conf", "# control of maven\n");
+  put("java-17-openjdk/security/java.security", "# control of java\n");
+  put("fonts/fonts.conf", "<!-- control of fonts -->\n");
+  put("chromium.d/default-flags", "# control of chromium\n");
+  for (const char* name : {"CANARY",
+                           "environment",
+                           "environment.d/secret.conf",
+                           "fstab",
+                           "crypttab",
+                           "pip.conf",
+                           "npmrc",
+                           "wgetrc",
+                           "curlrc",
+                           "gitconfig",
+                           "profile",
+                           "profile.d/secret.sh",
+                           "bash.bashrc",
+                           "zsh/zshenv",
+                           "apt/sources.list",
+                           "apt/sources.list.d/private.list",
+                           "apt/auth.conf",
+                           "apt/auth.conf.d/secret.conf",
+                           "apt/apt.conf.d/99proxy",
+                           "maven/settings.xml",
+                           "maven/settings-security.xml",
+                           "maven/toolchains.xml",
+                           "maven/logging/secret",
+                           "java-17-openjdk/management/jmxremote.password",
+                           "java-17-openjdk/management/management.properties",
+                           "java-17-openjdk/secret",
+                           "java-17-openjdk.bak/security/secret",
+                           "java/secret",
+                           ".java/.systemPrefs/prefs.xml",
+                           "chromium.d/apikeys",
+                           "chromium/policies/managed/secret.json",
+                           "chromium/master",
+                           "default/docker",
+                           "default/useradd",
+                           "default/secret",
+                           "ssl/private/key.pem",
+                           "ssl/secret.pem",
+                           "ssl/openssl.cnf.bak",
+                           "ssh/ssh_host_rsa_key",
+                           "mysql/my.cnf",
+                           "my.cnf",
+                           "odbc.ini",
+                           "php/8.2/cli/php.ini",
+                           "subversion/servers",
+                           "ImageMagick-6/policy.xml",
+                           "R/Renviron.site",
+                           "R/Rprofile.site",
+                           "krb5.conf",
+                           "krb5.keytab",
+                           "ldap/ldap.conf",
+                           "docker/daemon.json",
+                           "containers/auth.json",
+                           "systemd/system/secret.service",
+                           "cron.d/secret",
+                           "crontab",
+                           "boto.cfg",
+                           "s3cfg",
+                           "NetworkManager/system-connections/wifi",
+                           "openvpn/secret.conf",
+                           "wireguard/wg0.conf",
+                           "postfix/sasl_passwd",
+                           "exim4/passwd.client",
+                           "ppp/chap-secrets",
+                           "cups/printers.conf",
+                           "passwd-",
+                           "hosts.bak",
+                           "machine-id.bak",
+                           "resolv.conf.bak",
+                           "alternatives.bak/x",
+                           "fonts.bak/x",
+                           "python3.11/secret.py",
+                           "python3/debian_config",
+                           "perl/CPAN/Config.pm",
+                           "groff/secret",
+                           "libreoffice/secret",
+                           "R/secret",
+                           "ld.so.preload",
+                           "login.defs",
+                           "security/opasswd",
+                           "sudoers.d/secret",
+                           "skel/.secret",
+                           "motd",
+                           "issue"}) {
+    put(name, canaries().secret());
+  }
+  const std::string hosts = read_text("/etc/hosts").value_or("");
+  write_text("/etc/hosts", hosts + "192.0.2.1 " + canaries().secret() + "\n");
+  const Run run = read_all();
+  for (const char* control : {"inputrc", "maven", "java", "fonts", "chromium"}) {
+    EXPECT_NE(run.out.find("control of " + std::string(control)), std::string::npos) << control;
+  }
+  const std::string id = create();
+  EXPECT_NE(sh(id, "cat /etc/inputrc; grep -rs . /etc").out.find("control"), std::string::npos);
+  read_all({"--user", "somebody"});
+}
+
+TEST_P(HostEtcAttack, A01_WhatIsNotRootsAloneIsNotShown) {
+  namespace fs = std::filesystem;
+  const std::string secret = canaries().secret();
+  put("CANARY", secret);
+  put("CANARIES/jvm-amd64.cfg", secret);
+  put("CANARIES/security/java.security", secret);
+  const auto link = [](const std::string& target, const std::string& name) {
+    fs::remove_all("/etc/" + name);
+    fs::create_symlink(target, "/etc/" + name);
+  };
+  link("/etc/CANARY", "inputrc");
+  link("CANARY", "papersize");
+  link("../etc/CANARY", "timezone");
+  link("/usr/../etc/CANARY", "lsb-release");
+  link("/etc/CANARIES", "fonts");
+  link("CANARIES", "java-17-openjdk");
+  link("/etc/CANARIES/", "java-21-openjdk");
+  link("../CANARY", "default/locale");
+  link("/proc/self/environ", "locale.conf");
+  fs::create_directories("/etc/maven");
+  fs::create_hard_link("/etc/CANARY", "/etc/maven/link");
+  // Somebody else's, everybody's, and what only root may read.
+  put("manpath.config", secret);
+  ASSERT_EQ(::chown("/etc/manpath.config", Place::user_id(), 0), 0);
+  put("mime.types", secret + std::string(100'000, ' '));
+  ASSERT_EQ(::chown("/etc/mime.types", Place::user_id(), 0), 0);
+  put("debian_version", secret);
+  ASSERT_EQ(::chmod("/etc/debian_version", 0666), 0);
+  put("ld.so.conf", secret);
+  ASSERT_EQ(::chmod("/etc/ld.so.conf", 0600), 0);
+  put("groff/man.local", secret);
+  ASSERT_EQ(::chmod("/etc/groff", 0777), 0);
+  put("chromium.d/default-flags", secret);
+  ASSERT_EQ(::chown("/etc/chromium.d", Place::user_id(), 0), 0);
+  put("ld.so.conf.d/secret", secret);
+  ASSERT_EQ(::chmod("/etc/ld.so.conf.d", 0775), 0);
+  // No file: nothing waits for them.
+  fs::remove_all("/etc/protocols");
+  ASSERT_EQ(::mkfifo("/etc/protocols", 0644), 0);
+  fs::remove_all("/etc/services");
+  ASSERT_EQ(::mknod("/etc/services", S_IFCHR | 0644, makedev(1, 5)), 0);
+  const Run run = read_all();
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_NE(run.out.find("alternatives"), std::string::npos) << "control";
+  EXPECT_EQ(script("test -e /etc/protocols || test -e /etc/services || echo neither").out,
+            "neither\n");
+}
+
+TEST_P(HostEtcAttack, A05_NothingOfItCanBeWritten) {
+  const Run run = script(
+      "cd /etc; for f in $(find . -xdev) ld.so.cache fonts fonts/fonts.conf ssl/certs mime.types; "
+      "do "
+      "  test -d $f && { touch $f/x; mkdir $f/y; }; test -f $f && { : >> $f; }; chmod 777 $f; "
+      "  mv $f $f.old; done 2>/dev/null; ln -s /tmp /etc/x; echo mine > /etc/environment; "
+      "find /etc -name x -o -name y -o -name '*.old' -o -name environment; test -s "
+      "/etc/ld.so.cache "
+      "&& echo control");
+  EXPECT_EQ(run.out, "control\n") << run.err;
+}
+
+TEST_P(HostEtcAttack, C09_AMountBelowEtcReplacesNothingOfTheSandboxs) {
+  const std::string data = folder("data");
+  file("data/f", "mine\n");
+  place().give(data + "/f", GetParam());
+  for (const char* name :
+       {"passwd", "group", "hosts", "hostname", "resolv.conf", "machine-id", "nsswitch.conf",
+        "mtab", "os-release", "passwd/x", "resolv.conf/x", ""}) {
+    const Run run = script("echo ran", {"--mount", data + "/f:/etc/" + name});
+    EXPECT_EQ(run.status, 125) << name << run.out;
+  }
+  const std::string masks =
+      "cut -d' ' -f5,6 /proc/self/mountinfo | grep -v '^/etc/own' | sort; touch /etc/x 2>&1; "
+      "cat /etc/passwd /etc/hosts";
+  const Run with =
+      script(masks, {"--mount", data + ":/etc/own:rw", "--mount", data + "/f:/etc/own.d/deep/f"});
+  EXPECT_EQ(with.out, script(masks).out) << with.err;
 }
 
 }  // namespace

@@ -264,7 +264,7 @@ TEST_P(Mounting, BadTargetsAreRefused) {
                                    "/dev",
                                    "/dev/shm",
                                    "/etc",
-                                   "/etc/x",
+                                   "/etc/hosts",
                                    "/usr",
                                    "/bin",
                                    "/lib",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/native/host_etc.h"
 #include "backends/native/network.h"
 #include "egress/trust.h"
 #include "kernel/seccomp.h"
@@ -32,7 +33,8 @@ std::vector<std::string> environment_of(const policy::Spec& spec) {
       "USER=" + spec.user,
       "LOGNAME=" + spec.user,
       "SHELL=/bin/bash",
-      "LANG=C.UTF-8",
+      // An image has data of its own, or none.
+      "LANG=" + (spec.image.starts_with("dir:") ? std::string("C.UTF-8") : language_of_host()),
       "TMPDIR=/tmp",
       "PYTHONUNBUFFERED=1",
   };

@@ -14,6 +14,7 @@
 #include "backends/native/plan_writer.h"
 #include "kernel/captive_network.h"
 #include "policy/isolation.h"
+#include "policy/mount_paths.h"
 #include "protocol/boot.h"
 
 namespace carrel::native {
@@ -153,17 +154,63 @@ void add_host_image(PlanWriter& plan, const policy::Spec& spec, const HostTree& 
   }
 }
 
+bool is_covered(const std::string& path, std::span<const GivenTree> trees) {
+  return std::any_of(trees.begin(), trees.end(),
+                     [&](const GivenTree& tree) { return policy::path_holds(tree.target, path); });
+}
+
+// Writes what is shown in /etc, with the folders that it is in, but nothing that a tree covers.
+class EtcWriter {
+ public:
+  EtcWriter(PlanWriter& plan, std::span<const GivenTree> trees) : plan_(plan), trees_(trees) {}
+
+  // Whether it is to be shown; then the folders around it are there.
+  bool begin(const std::string& name) {
+    if (is_covered("/etc/" + name, trees_)) {
+      return false;
+    }
+    for (std::size_t at = name.find('/'); at != std::string::npos; at = name.find('/', at + 1)) {
+      std::string folder = "etc/" + name.substr(0, at);
+      if (std::find(made_.begin(), made_.end(), folder) == made_.end()) {
+        plan_.directory(folder);
+        made_.push_back(std::move(folder));
+      }
+    }
+    return true;
+  }
+
+ private:
+  PlanWriter& plan_;
+  std::span<const GivenTree> trees_;
+  std::vector<std::string> made_;
+};
+
 // What of the host's /etc is part of the image `host`.
-void add_host_etc(PlanWriter& plan, const HostTree& host) {
+void add_host_etc(PlanWriter& plan, const HostEtc& etc, std::span<const GivenTree> trees) {
+  constexpr auto kShown = protocol::kStepReadOnly | protocol::kStepOptional;
+  EtcWriter writer(plan, trees);
   plan.link("etc/os-release", "../usr/lib/os-release");
   plan.link("etc/mtab", "../proc/self/mounts");
   plan.directory("etc/ssl");
-  for (const std::string& name : host.etc_directories) {
-    plan.bind("/etc/" + name, "etc/" + name, protocol::kStepReadOnly | protocol::kStepOptional);
+  for (const auto& [name, target] : etc.links) {
+    if (writer.begin(name)) {
+      plan.link("etc/" + name, target);
+    }
   }
-  for (const std::string& name : host.etc_files) {
-    plan.bind("/etc/" + name, "etc/" + name,
-              protocol::kStepReadOnly | protocol::kStepOptional | protocol::kStepIsFile);
+  for (const auto& [name, text] : etc.texts) {
+    if (writer.begin(name)) {
+      plan.file("etc/" + name, text);
+    }
+  }
+  for (const std::string& name : etc.folders) {
+    if (writer.begin(name)) {
+      plan.bind("/etc/" + name, "etc/" + name, kShown);
+    }
+  }
+  for (const std::string& name : etc.files) {
+    if (writer.begin(name)) {
+      plan.bind("/etc/" + name, "etc/" + name, kShown | protocol::kStepIsFile);
+    }
   }
 }
 
@@ -208,7 +255,8 @@ void add_entry(PlanWriter& plan, const policy::Spec& spec, const std::string& so
 
 // An image in a directory belongs to whoever made it, so nothing can be created in it: its entries
 // are shown in a root of our own. What the sandbox brings itself is left out.
-void add_directory_image(PlanWriter& plan, const policy::Spec& spec, const std::string& source) {
+void add_directory_image(PlanWriter& plan, const policy::Spec& spec, const std::string& source,
+                         std::span<const GivenTree> trees) {
   constexpr std::array kOwnEtc = {"passwd",      "group",      "hosts",        "hostname",
                                   "resolv.conf", "machine-id", "nsswitch.conf"};
   each_entry(source, [&](const std::string& name, mode_t mode) {
@@ -218,7 +266,8 @@ void add_directory_image(PlanWriter& plan, const policy::Spec& spec, const std::
   });
   plan.directory("etc");
   each_entry(source + "/etc", [&](const std::string& name, mode_t mode) {
-    if (std::find(kOwnEtc.begin(), kOwnEtc.end(), name) == kOwnEtc.end()) {
+    if (std::find(kOwnEtc.begin(), kOwnEtc.end(), name) == kOwnEtc.end() &&
+        !is_covered("/etc/" + name, trees)) {
       add_entry(plan, spec, source + "/etc/" + name, "etc/" + name, mode);
     }
   });
@@ -287,24 +336,7 @@ HostTree look_at_host() {
       note(info);
     }
   }
-  // Parts of /etc that programs in /usr cannot do without and that hold nothing of the host's own:
-  // which alternative is chosen, where libraries are, and the public certificates.
-  for (const char* name : {"alternatives", "ssl/certs"}) {
-    host.etc_directories.emplace_back(name);
-    struct stat info{};
-    if (::lstat((std::string("/etc/") + name).c_str(), &info) == 0) {
-      note(info);
-    }
-  }
-  for (const char* name :
-       {"ld.so.cache", "ssl/openssl.cnf", "localtime", "services", "protocols"}) {
-    struct stat info{};
-    const std::string path = std::string("/etc/") + name;
-    if (::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
-      host.etc_files.emplace_back(name);
-      note(info);
-    }
-  }
+  host.etc = look_at_etc();
   return host;
 }
 
@@ -328,7 +360,7 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
                  "a sandbox can have " + std::to_string(protocol::kMaxTrees) + " mounts at most",
                  {}};
   }
-  CARREL_TRY(check_targets(spec, given.trees));
+  CARREL_TRY(check_targets(spec, host, given.trees));
   MountPlan result;
   Parts parts;
   PlanWriter& shared = parts.shared;
@@ -348,7 +380,7 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   // Steps in the same directory follow one another: the guest keeps it open.
   const std::string home = "home/" + spec.user;
   if (from_directory) {
-    add_directory_image(shared, spec, source);
+    add_directory_image(shared, spec, source, given.trees);
   } else {
     add_host_image(shared, spec, host);
   }
@@ -372,7 +404,7 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   shared.link("var/tmp", "../tmp");
   add_etc(parts, spec, identity);
   if (!from_directory) {
-    add_host_etc(shared, host);
+    add_host_etc(shared, host.etc, given.trees);
   }
   add_dev(parts, spec.backend);
   add_tree_targets(parts, spec, given.trees);
@@ -412,7 +444,7 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
     return Error{Code::kResource, 0, "the sandbox's mount plan is too large", {}};
   }
   if (!from_directory) {
-    result.sources = host.sources;
+    result.sources = host.sources + host.etc.sources;
   }
   if (!from_directory && read_only && lifetime == Lifetime::kOneShot && given.trees.empty()) {
     result.nursing = MountPlan::Nursing::kPossible;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/native/given_tree.h"
+#include "backends/native/host_etc.h"
 #include "base/result.h"
 #include "policy/spec.h"
 
@@ -29,9 +30,8 @@ struct MountPlan {
 struct HostTree {
   std::vector<std::string> directories;  // of /bin, /lib, /lib64, … those that are real directories
   std::vector<std::pair<std::string, std::string>> links;  // and those that are links: name, target
-  std::vector<std::string> etc_files;        // files of /etc that are part of the image `host`
-  std::vector<std::string> etc_directories;  // and directories
-  std::string sources;                       // the device and the inode of each of these
+  HostEtc etc;          // what of /etc is part of the image `host`
+  std::string sources;  // the device and the inode of each of these directories
 };
 
 enum class Lifetime { kOneShot, kLongLived };

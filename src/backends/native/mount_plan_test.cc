@@ -51,8 +51,10 @@ HostTree some_host() {
   HostTree host;
   host.directories = {"usr", "lib64"};
   host.links = {{"bin", "usr/bin"}, {"lib", "usr/lib"}};
-  host.etc_files = {"ld.so.cache", "localtime"};
-  host.etc_directories = {"alternatives", "ssl/certs"};
+  host.etc.files = {"ld.so.cache", "localtime"};
+  host.etc.folders = {"alternatives", "ssl/certs"};
+  host.etc.texts = {{"timezone", "Etc/UTC\n"}, {"maven/logging/simplelogger.properties", "x"}};
+  host.etc.links = {{"inputrc", "../usr/lib/inputrc"}};
   return host;
 }
 
@@ -180,7 +182,12 @@ TEST(MountPlan, ThisHostGivesOnlyWhatIsDocumented) {
                                             "/etc/localtime",
                                             "/etc/mime.types",
                                             "/etc/services",
-                                            "/etc/protocols"};
+                                            "/etc/protocols",
+                                            "/etc/fonts",
+                                            "/etc/java-17-openjdk/security",
+                                            "/etc/java-21-openjdk/security",
+                                            "/etc/java-25-openjdk/security",
+                                            "/etc/libreoffice/registry"};
   const HostTree host = look_at_host();
   bool has_programs = false;
   for (const Step& step : steps_of({}, Lifetime::kOneShot, host)) {

@@ -31,6 +31,31 @@ bool is_on_own(const policy::Spec& spec, const std::string& target) {
   });
 }
 
+Error no_place(const std::string& target, const std::string& why, const std::string& hint) {
+  return Error{
+      Code::kInvalid, 0,
+      "mount at '" + target + "': " + why + ", which is read-only, and nothing of that name in it",
+      hint};
+}
+
+// A folder of the image's, at the top or in /etc, is shown as it is.
+Status check_in_image(const policy::Spec& spec, const std::string& image,
+                      const std::string& target) {
+  if (spec.root_mode != policy::RootMode::kReadOnly) {
+    return {};
+  }
+  constexpr std::string_view kEtc = "/etc/";
+  const bool in_etc = target.starts_with(kEtc);
+  const std::string top = target.substr(0, target.find('/', in_etc ? kEtc.size() : 1));
+  const bool of_image =
+      (in_etc || is_of_image(top.substr(1))) && ::access((image + top).c_str(), F_OK) == 0;
+  if (of_image && ::access((image + target).c_str(), F_OK) != 0) {
+    return no_place(target, "the image has '" + top + "'",
+                    "choose a place such as /data, or give --writable-root");
+  }
+  return {};
+}
+
 void add_target(PlanWriter& plan, const GivenTree& tree) {
   const std::string_view path = in_root(tree.target);
   for (std::size_t at = path.find('/'); at != std::string_view::npos; at = path.find('/', at + 1)) {
@@ -41,20 +66,21 @@ void add_target(PlanWriter& plan, const GivenTree& tree) {
 
 }  // namespace
 
-Status check_targets(const policy::Spec& spec, std::span<const GivenTree> trees) {
+Status check_targets(const policy::Spec& spec, const HostTree& host,
+                     std::span<const GivenTree> trees) {
   constexpr std::string_view kDirectory = "dir:";
-  if (!spec.image.starts_with(kDirectory) || spec.root_mode != policy::RootMode::kReadOnly) {
-    return {};
-  }
-  const std::string image = spec.image.substr(kDirectory.size());
   for (const GivenTree& tree : trees) {
-    const std::string top = tree.target.substr(0, tree.target.find('/', 1));
-    const bool of_image = is_of_image(top.substr(1)) && ::access((image + top).c_str(), F_OK) == 0;
-    if (of_image && ::access((image + tree.target).c_str(), F_OK) != 0) {
-      return Error{Code::kInvalid, 0,
-                   "mount at '" + tree.target + "': the image has '" + top +
-                       "', which is read-only, and nothing of that name in it",
-                   "choose a place such as /data, or give --writable-root"};
+    if (spec.image.starts_with(kDirectory)) {
+      CARREL_TRY(check_in_image(spec, spec.image.substr(kDirectory.size()), tree.target));
+      continue;
+    }
+    for (const std::string& folder : host.etc.folders) {
+      const std::string shown = "/etc/" + folder;
+      if (tree.target != shown && policy::path_holds(shown, tree.target) &&
+          ::access(tree.target.c_str(), F_OK) != 0) {
+        return no_place(tree.target, "'" + shown + "' is the host's",
+                        "choose a place such as /data");
+      }
     }
   }
   return {};

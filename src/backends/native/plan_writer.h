@@ -164,7 +164,8 @@ bool is_of_image(const std::string& name);
 
 // Nothing can be made in the folders of an image that is read-only: whether it has what the trees
 // need.
-Status check_targets(const policy::Spec& spec, std::span<const GivenTree> trees);
+Status check_targets(const policy::Spec& spec, const HostTree& host,
+                     std::span<const GivenTree> trees);
 // What trees that are given need of the root before it is sealed, and the trees themselves.
 void add_tree_targets(Parts& parts, const policy::Spec& spec, std::span<const GivenTree> trees);
 void add_trees(PlanWriter& own, const GivenTrees& given);
