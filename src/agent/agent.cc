@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // Of what decides how a turn goes: a change of it makes old turns ones of another program.
-constexpr std::string_view kCodeVersion = "agent-1";
+constexpr std::string_view kCodeVersion = "agent-2";
 constexpr std::chrono::milliseconds kPollPause = 1s;
 
 constexpr std::string_view kUsualPrompt =

@@ -21,6 +21,10 @@ std::string how_output_is_cut() {
          std::to_string(kLongestObservation) + " characters in all; every cut is marked";
 }
 
+// In front of how it is cut.
+constexpr std::string_view kBothStreams =
+    "What it writes to stdout and stderr comes back together, in the order in which it came. ";
+
 std::string where_it_is_kept(const FileStore* files) {
   return files == nullptr ? "."
                           : ", and the whole output is then in the file below /workspace/" +
@@ -70,6 +74,7 @@ class Exec final : public Tool {
   Result<ToolResult> call(const Json& arguments, const Cancel& cancel) override {
     sandbox::CommandRequest request;
     request.shell_text = arguments.at("command").get<std::string>();
+    request.merged = true;
     request.timeout = timeout_of(arguments);
     CARREL_ASSIGN(const sandbox::ExecResult result, commands_.run(request, cancel));
     ToolResult answer = show_end(result, files_);
@@ -102,6 +107,7 @@ class RunCode final : public Tool {
       if (known.name == language) {
         sandbox::CommandRequest request;
         request.arguments = {std::string(known.program), std::string(known.flag), code};
+        request.merged = true;
         request.timeout = timeout_of(arguments);
         CARREL_ASSIGN(const sandbox::ExecResult result, commands_.run(request, cancel));
         return show_end(result, files_);
@@ -157,7 +163,7 @@ std::unique_ptr<Tool> make_exec(Commands& commands, FileStore* files) {
   return std::make_unique<Exec>(
       ToolDefinition{"exec",
                      "Runs a command for bash " + commands.where() + ". " + state +
-                         how_output_is_cut() + where_it_is_kept(files),
+                         std::string(kBothStreams) + how_output_is_cut() + where_it_is_kept(files),
                      schema.dump()},
       commands, files);
 }
@@ -175,12 +181,13 @@ std::unique_ptr<Tool> make_run_code(Commands& commands, FileStore* files) {
         {"timeout", timeout_schema()}}},
       {"required", {"code"}},
       {"additionalProperties", false}};
-  return std::make_unique<RunCode>(ToolDefinition{"run_code",
-                                                  "Runs source text " + commands.where() +
-                                                      ", as a process of its own in /workspace. " +
-                                                      how_output_is_cut() + where_it_is_kept(files),
-                                                  schema.dump()},
-                                   commands, files);
+  return std::make_unique<RunCode>(
+      ToolDefinition{"run_code",
+                     "Runs source text " + commands.where() +
+                         ", as a process of its own in /workspace. " + std::string(kBothStreams) +
+                         how_output_is_cut() + where_it_is_kept(files),
+                     schema.dump()},
+      commands, files);
 }
 
 }  // namespace carrel::tools

@@ -7,9 +7,11 @@
 
 namespace carrel::tools {
 
-// A command's end as a model reads it: stdout alone after success, otherwise how it ended and both
-// streams; cut, with every cut marked. Where something was cut the whole output, as far as it was
-// kept, is put into `kept` below .exec, and the text names it. Null: there is no such place.
+// A command's end as a model reads it: its output, after a failure with a line in front that says
+// how it ended; cut, with every cut marked. Commands are run with one pipe for both streams, so
+// stderr is in it also after success, and in order. Where something was cut the whole output, as
+// far as it was kept, is put into `kept` below .exec, and the text names it. Null: there is no such
+// place.
 ToolResult show_end(const sandbox::ExecResult& result, FileStore* kept);
 
 // `exec`: a command for bash, where `commands` runs them. `files` is where the whole of a long

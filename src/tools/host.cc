@@ -45,6 +45,7 @@ Result<sandbox::ExecResult> HostCommands::run(const sandbox::CommandRequest& req
   }
   program.directory = folder_;
   program.timeout = request.timeout;
+  program.streams = request.merged ? HostProgram::Streams::kTogether : HostProgram::Streams::kApart;
   CARREL_ASSIGN(sandbox::ExecResult result, run_on_host(program, cancel));
   result.cwd = folder_;
   return result;

@@ -112,7 +112,9 @@ Result<sandbox::ExecResult> run_on_host(const HostProgram& program, const Cancel
   CARREL_ASSIGN(Pipe error, make_pipe());
   const Clock::time_point begun = Clock::now();
   CARREL_ASSIGN(const pid_t pid,
-                spawn(program, input.get(), output.write.get(), error.write.get()));
+                spawn(program, input.get(), output.write.get(),
+                      program.streams == HostProgram::Streams::kTogether ? output.write.get()
+                                                                         : error.write.get()));
   output.write.reset();
   error.write.reset();
 

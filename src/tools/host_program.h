@@ -18,6 +18,8 @@ struct HostProgram {
   std::string input;
   std::vector<std::string> variables;  // NAME=VALUE, beside those
   std::chrono::milliseconds timeout{60'000};
+  // Together: what comes on stderr is in stdout, in order.
+  enum class Streams { kApart, kTogether } streams = Streams::kApart;
 };
 
 // To its end. It is the leader of a session of its own, and what it leaves in that is ended with

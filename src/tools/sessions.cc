@@ -167,6 +167,7 @@ Result<Sessions::State> Sessions::execute(const Order& order, const Cancel& canc
   sandbox::CommandRequest request;
   request.shell_text = order.command;
   request.session = session.shell;
+  request.merged = true;
   request.timeout = std::chrono::milliseconds(protocol::kMaxTimeoutMs);
   CARREL_ASSIGN(session.id, box_.start(request));
   session.command = order.command;

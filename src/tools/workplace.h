@@ -17,7 +17,8 @@ namespace carrel::tools {
 class Commands {
  public:
   virtual ~Commands() = default;
-  // To its end, with its output, bounded, in the result. kTimeout with ECANCELED when it was
+  // To its end, with its output, bounded, in the result; both streams in order as its stdout if
+  // the request wants them merged. kTimeout with ECANCELED when it was
   // cancelled; the command is ended then.
   virtual Result<sandbox::ExecResult> run(const sandbox::CommandRequest& request,
                                           const Cancel& cancel) = 0;

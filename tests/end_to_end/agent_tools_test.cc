@@ -87,6 +87,55 @@ TEST_P(AgentTools, AFailureHasItsCodeAndBothStreams) {
   EXPECT_THAT(answers[1]["error"].get<std::string>(), HasSubstr("timed out"));
 }
 
+// What compilers, git and test runners say is on stderr, and they say it when all is well.
+TEST_P(AgentTools, ASuccessHasBothStreamsInTheOrderInWhichTheyCame) {
+  const std::string script = "for i in 1 2 3; do echo o$i; echo e$i >&2; done";
+  const std::string in_order = "o1\ne1\no2\ne2\no3\ne3\n";
+  const std::string unittest =
+      "import unittest\nclass T(unittest.TestCase):\n  def test_it(self): print('here')\n"
+      "unittest.main()\n";
+  const std::vector<Call> calls = {
+      exec(script),
+      {"run_code", {{"code", script}, {"language", "bash"}}},
+      exec(script + "; exit 4"),
+      {"execute_command", {{"command", script}, {"session_name", "s"}, {"blocking", true}}},
+      exec("git init -q a && git clone a b"),
+      exec("echo 'int main(void) { int unused; return 0; }' | gcc -Wall -xc - -o p"),
+      {"run_code", {{"code", unittest}}},
+      exec("exec 2>/workspace/own; echo one >&2; echo two"),
+      exec("cat /workspace/own"),
+  };
+  const json answers = call(calls);
+  ASSERT_EQ(answers.size(), calls.size());
+  EXPECT_EQ(answers[0]["output"], in_order);
+  EXPECT_EQ(answers[1]["output"], in_order);
+  EXPECT_EQ(answers[2]["error"], "exit code 4 (exit status 4)\n" + in_order);
+  EXPECT_THAT(answers[3]["output"].get<std::string>(), HasSubstr("\n" + in_order));
+  EXPECT_THAT(answers[4]["output"].get<std::string>(), HasSubstr("Cloning into 'b'..."));
+  EXPECT_THAT(answers[5]["output"].get<std::string>(), HasSubstr("unused variable"));
+  EXPECT_EQ(answers[5]["exit_code"], 0);
+  EXPECT_THAT(answers[6]["output"].get<std::string>(), HasSubstr("Ran 1 test in"));
+  EXPECT_THAT(answers[6]["output"].get<std::string>(), HasSubstr("here\n"));
+  EXPECT_EQ(answers[7]["output"], "two\n");  // a command's own redirection is its own
+  EXPECT_EQ(answers[8]["output"], "one\n");
+}
+
+TEST_P(AgentTools, TheKeptFileHasBothStreamsInOrder) {
+  const json answers =
+      call({exec("for i in $(seq 1 300); do echo o$i; echo e$i >&2; done"),
+            exec("seq 1 300 | sed 's/.*/o&\\ne&/' | cmp - /workspace/.exec/*.out && echo same")});
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_THAT(answers[0]["output"].get<std::string>(), HasSubstr("400 of 600 lines are left out"));
+  EXPECT_EQ(answers[1]["output"], "same\n") << answers[1].dump();
+}
+
+TEST_P(AgentTools, OnTheHostBothStreamsComeInOrder) {
+  const json answers = call({exec("for i in 1 2 3; do echo o$i; echo e$i >&2; done")},
+                            "tools = [\"exec\"]\nsandboxed = \"none\"\n");
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers[0]["output"], "o1\ne1\no2\ne2\no3\ne3\n");
+}
+
 // R71
 TEST_P(AgentTools, ExecNeverTouchesTheHostUnlessTheProfileSaysSo) {
   file("canary", "of the host");
