@@ -84,7 +84,7 @@ constexpr std::array kSettings = {
             "cores; fractions work (1)", "",
             kLimits, kEverywhere, kBuilds, setters::set_cpus, get_cpus},
     Setting{"pids", kPidsNames, ValueKind::kCount, "NUMBER",
-            "processes and threads (50)", "",
+            "processes and threads (512)", "",
             kLimits, kEverywhere, kBuilds, setters::set_pids, get_pids},
     Setting{"timeout", kTimeoutNames, ValueKind::kDuration, "TIME",
             "end a command after this long (60; in a created sandbox 300)", "",

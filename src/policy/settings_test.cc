@@ -61,7 +61,7 @@ TEST(SettingsTest, OneShotDefaultsAreThoseOfTheRequirements) {
   EXPECT_EQ(value_of(spec, "memory_limit"), "512m");
   EXPECT_EQ(value_of(spec, "cpu_limit"), "1");
   EXPECT_EQ(value_of(spec, "timeout_seconds"), "60");
-  EXPECT_EQ(value_of(spec, "pids_limit"), "50");
+  EXPECT_EQ(value_of(spec, "pids_limit"), "512");
   EXPECT_EQ(value_of(spec, "network_enabled"), "false");
   EXPECT_EQ(value_of(spec, "allowed_read_paths"), "");
   EXPECT_EQ(value_of(spec, "allowed_write_paths"), "");

@@ -16,7 +16,7 @@ namespace carrel::policy {
 struct Limits {
   std::uint64_t memory_bytes = 512ULL << 20;
   std::uint32_t cpu_millis = 1000;  // thousandths of one core
-  std::uint32_t pids = 50;
+  std::uint32_t pids = 512;
   std::uint64_t disk_bytes = 1ULL << 30;   // /workspace and HOME together
   std::uint64_t tmp_bytes = 100ULL << 20;  // /tmp and /dev/shm together
   std::uint32_t open_files = 4096;

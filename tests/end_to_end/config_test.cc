@@ -28,7 +28,7 @@ TEST_P(Config, AbsentSectionIsTheDefaults) {
     EXPECT_EQ(settings["cpus"], "1");
     EXPECT_EQ(settings["timeout"], "300");
     EXPECT_EQ(settings["network"], "none");
-    EXPECT_EQ(settings["pids"], "50");
+    EXPECT_EQ(settings["pids"], "512");
     EXPECT_EQ(settings["tmp"], "100m");
   }
 }
@@ -121,7 +121,7 @@ TEST_P(Config, PartialSectionKeepsTheOtherDefaults) {
   json settings = settings_with("[sandbox]\ntimeout = 5\n");
   EXPECT_EQ(settings["timeout"], "5");
   EXPECT_EQ(settings["memory"], "512m");
-  EXPECT_EQ(settings["pids"], "50");
+  EXPECT_EQ(settings["pids"], "512");
 }
 
 // R205

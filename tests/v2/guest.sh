@@ -99,7 +99,7 @@ scenarios
 loginctl enable-linger resident
 tests kernel_test 'Cgroup*' 'kernel, a user in a delegated scope' delegated
 tests end_to_end_given_groups_test '*' 'given groups'
-limits='*Memory*:*ManySmall*:*Swap*:*FourBusy*:*Fraction*:*ProcessesAreFifty*:*Threads*:*Tmp*'
+limits='*Memory*:*ManySmall*:*Swap*:*FourBusy*:*Fraction*:*ProcessesAre512*:*Threads*:*Tmp*'
 tests end_to_end_limits_test "$limits:*Stopped*:*Required*:*FallBack*" \
   'limits, root and a user without a session'
 tests end_to_end_limits_test '*OutOf*/user:*Fraction*/user:*Required*/user:*FallBack*/user' \
