@@ -27,8 +27,11 @@ std::string pack(const std::vector<std::string>& strings) {
 }
 
 std::vector<std::string> environment_of(const policy::Spec& spec) {
+  // Where pip puts programs comes first, as in a login shell.
+  const std::string own = "/home/" + spec.user + "/.local/bin:";
   std::vector<std::string> variables = {
-      "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+      "PATH=" + own + "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin:" +
+          std::string(kOwnPrograms),
       "HOME=/home/" + spec.user,
       "USER=" + spec.user,
       "LOGNAME=" + spec.user,

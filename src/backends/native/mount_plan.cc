@@ -185,6 +185,32 @@ class EtcWriter {
   std::vector<std::string> made_;
 };
 
+// Settings of ours for programs that refuse to work without any, where nobody else has some: the
+// user's own come after them and say something else. pip may install beside the packages of the
+// system, which it cannot write to: it does so in HOME. git has a name for who commits.
+void add_settings(PlanWriter& plan, const policy::Spec& spec, const std::string& image,
+                  std::span<const GivenTree> trees) {
+  const auto add = [&](const std::string& path, const std::string& text) {
+    struct stat info{};
+    if (!is_covered("/" + path, trees) &&
+        (image.empty() || ::lstat((image + "/" + path).c_str(), &info) != 0)) {
+      plan.file(path, text);
+    }
+  };
+  add("etc/pip.conf", "[global]\nbreak-system-packages = true\n");
+  add("etc/gitconfig",
+      "[user]\n\tname = " + spec.user + "\n\temail = " + spec.user + "@" + spec.hostname + "\n");
+}
+
+// `python` where the host has it by another name only, in a folder at the end of the PATH.
+void add_python(PlanWriter& plan, const HostTree& host) {
+  if (!host.python.empty()) {
+    plan.directory("opt/carrel");
+    plan.directory(kOwnPrograms.substr(1));
+    plan.link(std::string(kOwnPrograms.substr(1)) + "/python", host.python);
+  }
+}
+
 // What of the host's /etc is part of the image `host`.
 void add_host_etc(PlanWriter& plan, const HostEtc& etc, std::span<const GivenTree> trees) {
   constexpr auto kShown = protocol::kStepReadOnly | protocol::kStepOptional;
@@ -314,8 +340,27 @@ Status check_image(const policy::Spec& spec) {
   return {};
 }
 
+namespace {
+
+// The host's python3, if a sandbox would find no `python` beside it.
+std::string missing_python() {
+  std::string found;
+  for (const std::string folder : {"/usr/local/bin", "/usr/bin", "/bin"}) {
+    if (::access((folder + "/python").c_str(), X_OK) == 0) {
+      return {};
+    }
+    if (found.empty() && ::access((folder + "/python3").c_str(), X_OK) == 0) {
+      found = folder + "/python3";
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
 HostTree look_at_host() {
   HostTree host;
+  host.python = missing_python();
   auto note = [&](const struct stat& info) {
     host.sources += std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino) + " ";
   };
@@ -403,10 +448,14 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   }
   shared.link("var/tmp", "../tmp");
   add_etc(parts, spec, identity);
+  add_settings(shared, spec, source, given.trees);
   if (!from_directory) {
     add_host_etc(shared, host.etc, given.trees);
   }
   add_dev(parts, spec.backend);
+  if (!from_directory) {
+    add_python(shared, host);
+  }
   add_tree_targets(parts, spec, given.trees);
   if (read_only) {
     shared.simple(StepKind::kSealRoot, "");

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,8 +32,12 @@ struct HostTree {
   std::vector<std::string> directories;  // of /bin, /lib, /lib64, … those that are real directories
   std::vector<std::pair<std::string, std::string>> links;  // and those that are links: name, target
   HostEtc etc;          // what of /etc is part of the image `host`
+  std::string python;   // what `python` is a link to; empty: it is there, or there is no python3
   std::string sources;  // the device and the inode of each of these directories
 };
+
+// The folder of programs of ours in the image `host`, the last of its PATH.
+inline constexpr std::string_view kOwnPrograms = "/opt/carrel/bin";
 
 enum class Lifetime { kOneShot, kLongLived };
 
