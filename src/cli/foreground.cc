@@ -228,10 +228,11 @@ int show_result(const Context& context, const sandbox::ExecResult& result) {
     print(to_json(result) + "\n");
     return result.exit_code;
   }
-  const bool told = result.exit_code == 0 ||
-                    (result.signal == 0 && !result.timed_out && !result.oom_killed &&
-                     !result.process_limit && result.exit_code != sandbox::kExitNotFound &&
-                     result.exit_code != sandbox::kExitNotExecutable);
+  const bool told =
+      result.exit_code == 0 ||
+      (result.signal == 0 && !result.timed_out && !result.oom_killed && !result.process_limit &&
+       !result.files_full && result.exit_code != sandbox::kExitNotFound &&
+       result.exit_code != sandbox::kExitNotExecutable);
   std::string line;
   if (result.timed_out) {
     line = "timed out after " + std::to_string(result.duration_ms) + " ms";

@@ -204,6 +204,9 @@ void note_end(Guest& guest, std::uint32_t index, int wait_status) {
   if ((failed || end.kind == EndKind::kTimedOut) && wanted_a_network(guest)) {
     end.flags |= protocol::kExitNoNetwork;
   }
+  if (wait_status != 0 && !ending(command) && is_full(guest.root)) {
+    end.flags |= protocol::kExitFilesFull;
+  }
   begin_draining(guest, index);
 }
 

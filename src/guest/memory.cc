@@ -218,7 +218,22 @@ void add_sockets(MemoryUse& use) {
   use.buffers += sockets > kFewSockets ? (sockets - kFewSockets) * kSocketBuffer : 0;
 }
 
+bool is_full(int mount) {
+  struct statfs info{};
+  return mount >= 0 && fstatfs(mount, &info) == 0 && info.f_blocks != 0 &&
+         (info.f_bavail == 0 || (info.f_files != 0 && info.f_ffree == 0));
+}
+
 }  // namespace
+
+bool is_full(const BuiltRoot& root) {
+  for (std::size_t slot = 0; slot < kGuestSlot; ++slot) {
+    if (is_full(root.tmpfs[slot])) {
+      return true;
+    }
+  }
+  return is_full(root.further[0]) || is_full(root.further[1]);
+}
 
 MemoryUse look_at_memory(const BuiltRoot& root, Look look) {
   MemoryUse use;

@@ -31,4 +31,7 @@ struct MemoryUse {
 enum class Look { kQuick, kExact, kKernels };
 MemoryUse look_at_memory(const BuiltRoot& root, Look look);
 
+// Whether one of the root's file systems in memory has no room for one more page, or file.
+bool is_full(const BuiltRoot& root);
+
 }  // namespace carrel::guest

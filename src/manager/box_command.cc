@@ -9,6 +9,7 @@
 #include "backends/native/strays.h"
 #include "base/files.h"
 #include "egress/denials.h"
+#include "policy/file_room.h"
 #include "policy/spec_json.h"
 #include "storage/events.h"
 #include "storage/state.h"
@@ -77,7 +78,8 @@ void tell_limits(const BoxPlace& place, const egress::Denials& denials, sandbox:
     sandbox::add_denied(end, denied->target, denied->rule);
   }
   const std::uint64_t peak = ask_group(place, end);
-  if (!end.oom_killed && !end.process_limit && !end.disk_limit && !end.no_network) {
+  if (!end.oom_killed && !end.process_limit && !end.disk_limit && !end.no_network &&
+      !end.files_full) {
     return;
   }
   const policy::Spec spec = spec_of(place);
@@ -94,6 +96,9 @@ void tell_limits(const BoxPlace& place, const egress::Denials& denials, sandbox:
     sandbox::add_disk_limit(end, limits.disk_bytes);
     storage::add_event(place.home,
                        storage::limit_event(id, "disk", limits.disk_bytes, limits.disk_bytes));
+  }
+  if (end.files_full) {
+    sandbox::add_files_full(end, policy::file_room_text(spec));
   }
   if (end.process_limit) {
     sandbox::add_process_limit(end, limits.pids);

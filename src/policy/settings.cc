@@ -90,7 +90,7 @@ constexpr std::array kSettings = {
             "end a command after this long (60; in a created sandbox 300)", "",
             kLimits, kEverywhere, kEvery, setters::set_timeout, get_timeout},
     Setting{"disk", kDiskNames, ValueKind::kSize, "SIZE",
-            "/workspace and the home folder together (1g)", "",
+            "/workspace and the home folder together, in memory without --workspace (1g)", "",
             kLimits, kEverywhere, kBuilds, setters::set_disk, get_disk},
     Setting{"tmp", kTmpNames, ValueKind::kSize, "SIZE",
             "/tmp and /dev/shm together, counted as memory (100m)", "",

@@ -77,8 +77,9 @@ enum ExitFlags : std::uint8_t {
   kExitShellRestarted = 1U << 1,  // the shell that ran it was a fresh one after another one's end
   kExitProcessLimit = 1U << 2,
   kExitDiskLimit = 1U << 3,  // the workspace became too large
+  kExitFilesFull = 1U << 4,  // it failed, and a file system in memory was full then
   kExitNoNetwork = 1U << 5,  // it failed, and something wanted a network where there is none
-  kExitAllFlags = 47U,
+  kExitAllFlags = 63U,
 };
 
 struct Exit {

@@ -262,6 +262,7 @@ ExecResult to_result(const protocol::Exit& end) {
   result.duration_ms = static_cast<std::int64_t>(end.duration_us / 1000);
   result.oom_killed = (end.flags & protocol::kExitOutOfMemory) != 0;
   result.process_limit = (end.flags & protocol::kExitProcessLimit) != 0;
+  result.files_full = (end.flags & protocol::kExitFilesFull) != 0;
   result.disk_limit = (end.flags & protocol::kExitDiskLimit) != 0;
   result.shell_restarted = (end.flags & protocol::kExitShellRestarted) != 0;
   result.signal = static_cast<int>(end.signal);

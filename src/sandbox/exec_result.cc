@@ -62,6 +62,17 @@ void add_memory_limit(ExecResult& result, std::uint64_t limit) {
              "--memory"});
 }
 
+void add_files_full(ExecResult& result, const std::string& sizes) {
+  if (result.exit_code == 0 || result.timed_out || result.oom_killed) {
+    return;
+  }
+  const std::string full = "a file system is full: " + sizes;
+  result.reason += (result.reason.empty() ? "" : "; ") + full;
+  add_cause(result, {"disk", full,
+                     "--disk, --tmp, within three fifths of --memory; --workspace NAME is on the "
+                     "disk"});
+}
+
 std::string render(const ExecResult& result) {
   if (result.success()) {
     return result.standard_output;

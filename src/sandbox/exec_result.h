@@ -24,6 +24,7 @@ struct ExecResult {
   bool timed_out = false;
   bool oom_killed = false;
   bool disk_limit = false;     // it was ended because the workspace became too large
+  bool files_full = false;     // it failed, and a file system in memory was full then
   bool process_limit = false;  // a process could not be made because the limit was reached
   bool no_network = false;     // it failed, and something in the sandbox had no way to an address
   bool truncated = false;      // some of the output is not in the two strings
@@ -54,6 +55,8 @@ void add_no_network(ExecResult& result);
 void add_denied(ExecResult& result, const std::string& target, const std::string& rule);
 // That the command was out of memory, of which it may have so much.
 void add_memory_limit(ExecResult& result, std::uint64_t limit);
+// The same where a file system in memory was full; `sizes` says what they hold.
+void add_files_full(ExecResult& result, const std::string& sizes);
 
 // For people and models: stdout alone after success; otherwise a line that says how it ended and
 // then both streams.

@@ -125,5 +125,68 @@ TEST_P(FirstSteps, FourHundredThreadsRun) {
   EXPECT_EQ(run.out, "401\n") << run.err;
 }
 
+// R57, R82: a file that does not fit is an error of its writer's, and he is not ended for it.
+TEST_P(FirstSteps, AFileThatDoesNotFitIsAnErrorAndNobodyIsEnded) {
+  for (const std::string place : {"/workspace", "~", "/tmp", "/dev/shm"}) {
+    const json result =
+        result_of("dd if=/dev/zero of=" + place + "/f bs=1M count=600; s=$?; echo alive; exit $s");
+    EXPECT_EQ(result["stdout"], "alive\n") << result;
+    EXPECT_EQ(result["exit_code"], 1) << result;
+    EXPECT_EQ(result["oom_killed"], false) << result;
+    EXPECT_THAT(result["stderr"].get<std::string>(), HasSubstr("No space left on device"));
+    EXPECT_THAT(result["reason"].get<std::string>(), HasSubstr("is full")) << place;
+    EXPECT_THAT(result["reason"].get<std::string>(), HasSubstr("--memory")) << place;
+  }
+  // What is not full is not named.
+  EXPECT_EQ(result_of("exit 3")["reason"], "exit status 3");
+  const Run told = bash("dd if=/dev/zero of=f bs=1M count=600");
+  EXPECT_THAT(told.err, HasSubstr("carrel: exit status 1; "));
+}
+
+constexpr char kFillAll[] =
+    "for d in /workspace ~ /tmp /dev/shm; do dd if=/dev/zero of=$d/f bs=1M count=600; done "
+    "2> /dev/null; ";
+// Both what fills a file system and what is left for programs: a tenth of the memory.
+constexpr char kWork[] = "python3 -c 'x = bytearray(50 << 20); print(\"works\")'";
+
+TEST_P(FirstSteps, WithAllFileSystemsFullThereIsMemoryForPrograms) {
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{}, {"--writable-root"}, {"--disk", "2g", "--tmp", "2g"}}) {
+    const json result = result_of(std::string(kFillAll) + kWork, options);
+    EXPECT_EQ(result["stdout"], "works\n") << result;
+  }
+  // And what `df` says is what there is.
+  const Run sizes = bash(std::string(kFillAll) +
+                         "df --output=avail /workspace /tmp | tail -n +2 | tr -d ' ' | sort -u");
+  EXPECT_EQ(sizes.out, "0\n") << sizes.err;
+}
+
+TEST_P(FirstSteps, WithAsManySmallFilesAsFitThereIsMemoryForPrograms) {
+  const Run run = python(
+      "import os, subprocess\n"
+      "for d in ('/workspace', '/tmp'):\n"
+      "  os.mkdir(d + '/many')\n"
+      "  try:\n"
+      "    for i in range(10**6):\n"
+      "      fd = os.open('%s/many/%d' % (d, i), os.O_CREAT | os.O_WRONLY)\n"
+      "      try: os.write(fd, b'x')\n"
+      "      finally: os.close(fd)\n"
+      "  except OSError as e:\n"
+      "    print(os.strerror(e.errno))\n"
+      "x = bytearray(50 << 20)\n"
+      "print('works')\n",
+      {"--timeout", "120"});
+  EXPECT_EQ(run.out, "No space left on device\nNo space left on device\nworks\n") << run.err;
+}
+
+TEST_P(FirstSteps, ALongLivedSandboxThatIsFullSaysSoAndCanBeEmptied) {
+  Box box(GetParam());
+  const Run full = box.sh("dd if=/dev/zero of=f bs=1M count=600", {}, {.timeout_seconds = 60});
+  EXPECT_EQ(full.status, 1);
+  EXPECT_THAT(full.err, HasSubstr("is full"));
+  EXPECT_EQ(box.sh("rm f; head -c 50M /dev/zero > g && wc -c < g").out, "52428800\n");
+  EXPECT_THAT(box.sh("false").err, Not(HasSubstr("full")));
+}
+
 }  // namespace
 }  // namespace carrel::test

@@ -210,10 +210,13 @@ TEST_P(Limits, SharedPagesCountOnce) {
   EXPECT_EQ(result["stdout"], "[0, 0, 0, 0]\n") << result;
 }
 
-// R72: a file outlives the command that was ended for it, and can still be removed
-TEST_P(Limits, FilesThatFilledTheMemoryCanBeRemoved) {
+// R72: a file outlives the command that was ended while it had it, and can still be removed
+TEST_P(Limits, FilesThatTookTheirPartOfTheMemoryCanBeRemoved) {
   Box box(GetParam(), {"--memory", "128m", "--tmp", "400m"});
-  EXPECT_NE(box.sh("head -c 300M /dev/zero > /tmp/f; sleep 2; echo alive").out, "alive\n");
+  EXPECT_NE(box.sh("head -c 300M /dev/zero > /tmp/f; "
+                   "python3 -c 'import time; x = bytearray(120 << 20); time.sleep(2)' && echo alive")
+                .out,
+            "alive\n");
   if (!as_root() && !walls().engine()) {  // a group that is full has no room for another shell
     EXPECT_EQ(box.sh("rm /tmp/f; sleep 0.2; echo alive").out, "alive\n");
   }
@@ -286,10 +289,14 @@ TEST_P(Limits, SharedMemoryCountsAsTmp) {
   EXPECT_EQ(run.out, "100\n") << run.err;
 }
 
-// R79
+// R79: it never takes all of it
 TEST_P(Limits, TmpCountsAsMemory) {
-  expect_out_of_memory(result_of("head -c 300M /dev/zero > /tmp/f; sleep 2; echo alive",
-                                 {"--memory", "128m", "--tmp", "400m"}));
+  const std::vector<std::string> options = {"--memory", "128m", "--tmp", "400m"};
+  const std::string fill = "head -c 300M /dev/zero > /tmp/f; ";
+  const std::string work = "python3 -c 'import time; x = bytearray(100 << 20); time.sleep(2)'";
+  EXPECT_EQ(result_of(fill + "sleep 1; echo alive", options)["stdout"], "alive\n");
+  EXPECT_EQ(result_of(work, options)["exit_code"], 0);
+  expect_out_of_memory(result_of(fill + "exec " + work, options));
 }
 
 // R80
@@ -366,7 +373,8 @@ TEST_P(Limits, QuietDiskFillerLeavesTheHostAlone) {
 
 // R82: /workspace and HOME may be two places of one file system
 TEST_P(Limits, WhatIsInTheWorkspaceCountsOnce) {
-  Run run = bash("head -c 60M /dev/zero > f; sleep 1; echo alive", {"--memory", "100m"});
+  Run run = bash("head -c 58M /dev/zero > f && sleep 1 && echo alive",
+                 {"--memory", "100m", "--tmp", "1m"});
   EXPECT_EQ(run.out, "alive\n") << run.err;
 }
 

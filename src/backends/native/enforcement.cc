@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "policy/file_room.h"
 #include "policy/network.h"
 
 namespace carrel::native {
@@ -159,7 +160,8 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
                                 : "";
   if (spec.workspace.empty()) {
     add("disk", "tmpfs",
-        "counted as memory" + (apart.empty() ? "" : "; /workspace and HOME" + apart));
+        "counted as memory; " + policy::file_room_text(spec) +
+            (apart.empty() ? "" : "; /workspace and HOME" + apart));
   } else if (holds_disk(spec, facts)) {
     add("disk", "loop",
         facts.own_disk_bytes < spec.limits.disk_bytes ? "it was made smaller than asked for" : "");

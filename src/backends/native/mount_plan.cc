@@ -13,6 +13,7 @@
 
 #include "backends/native/plan_writer.h"
 #include "kernel/captive_network.h"
+#include "policy/file_room.h"
 #include "policy/isolation.h"
 #include "policy/mount_paths.h"
 #include "protocol/boot.h"
@@ -414,10 +415,11 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
   const bool read_only = spec.root_mode == policy::RootMode::kReadOnly;
   const std::string source = from_directory ? spec.image.substr(4) : std::string();
   result.staging = choose_staging(source);
-  own.tmpfs(kDiskSlot, spec.limits.disk_bytes, "/workspace");
-  own.tmpfs(kTmpSlot, spec.limits.tmp_bytes, "/tmp");
+  const policy::FileRoom room = policy::file_room(spec);
+  own.tmpfs(kDiskSlot, room.disk_bytes, "/workspace");
+  own.tmpfs(kTmpSlot, room.tmp_bytes, "/tmp");
   if (!read_only) {
-    own.tmpfs(kUpperSlot, spec.limits.disk_bytes, "the writable root");
+    own.tmpfs(kUpperSlot, room.root_bytes, "the writable root");
   }
   if (lifetime == Lifetime::kLongLived) {
     own.tmpfs(kGuestSlot, kGuestTmpfsBytes, "the guest");

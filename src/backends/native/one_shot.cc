@@ -18,6 +18,7 @@
 #include "backends/native/scope.h"
 #include "base/files.h"
 #include "egress/denials.h"
+#include "policy/file_room.h"
 #include "storage/events.h"
 
 namespace carrel::native {
@@ -42,8 +43,9 @@ bool leaves_place(const Launched& box, const policy::Limits& limits,
 }
 
 // A limit that ended or hindered the command is part of its result, and an event.
-void tell_limits(const storage::Home& home, const std::string& id, const policy::Limits& limits,
+void tell_limits(const storage::Home& home, const std::string& id, const policy::Spec& spec,
                  std::uint64_t peak, sandbox::ExecResult& result) {
+  const policy::Limits& limits = spec.limits;
   if (result.oom_killed) {
     result.reason =
         "out of memory: the limit is " + std::to_string(limits.memory_bytes >> 20) + " MiB";
@@ -55,6 +57,9 @@ void tell_limits(const storage::Home& home, const std::string& id, const policy:
     sandbox::add_disk_limit(result, limits.disk_bytes);
     storage::add_event(home,
                        storage::limit_event(id, "disk", limits.disk_bytes, limits.disk_bytes));
+  }
+  if (result.files_full) {
+    sandbox::add_files_full(result, policy::file_room_text(spec));
   }
   if (result.process_limit) {
     sandbox::add_process_limit(result, limits.pids);
@@ -343,7 +348,7 @@ Result<sandbox::ExecResult> OneShots::run(const OneShot& job, const sandbox::Com
     }
   }
   if (result.ok()) {
-    tell_limits(home, id, job.spec.limits, peak, result.value());
+    tell_limits(home, id, job.spec, peak, result.value());
     tell_network(id, job.spec, denials, result.value());
   }
   if (box.id_range.has_value()) {
