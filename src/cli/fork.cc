@@ -16,6 +16,8 @@
 #include "cli/context.h"
 #include "cli/mounts.h"
 #include "cli/output.h"
+#include "cli/snapshot_text.h"
+#include "manager/ledger.h"
 #include "manager/making.h"
 #include "manager/workspace_target.h"
 #include "policy/backend.h"
@@ -41,7 +43,10 @@ Result<storage::SnapshotRow> find_or_take(const std::string& named, const ForkSt
     return row;
   }
   CARREL_ASSIGN(const UniqueFd alone, manager::keep_runs_away(*at));
-  return storage::take_snapshot(*at->store, at->row, {.unchanged = storage::Unchanged::kLastOne},
+  return storage::take_snapshot(*at->store, at->row,
+                                {.unchanged = storage::Unchanged::kLastOne,
+                                 .asked = storage::SnapshotRow::Asked::kNo,
+                                 .most = from.most},
                                 *at->writers);
 }
 
@@ -190,8 +195,9 @@ Result<std::string> make_fork(const Context& context, storage::Home& home, const
   CARREL_TRY(native::check_network(home, wish.spec));
   CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
   storage::WorkspaceRow row;
-  row.name = std::string(
-      context.arguments.value(OptionId::kNewWorkspace).value_or("fork-" + storage::random_hex(8)));
+  const auto chosen = context.arguments.value(OptionId::kNewWorkspace);
+  row.name = chosen.has_value() ? std::string(*chosen) : "fork-" + storage::random_hex(8);
+  row.owner = std::string(context.arguments.value(OptionId::kForClient).value_or(""));
   row.form = storage::TreeForm::kUpper;
   row.created_ms = storage::wall_clock_ms();
   row.used_ms = row.created_ms;
@@ -203,9 +209,21 @@ Result<std::string> make_fork(const Context& context, storage::Home& home, const
   wish.spec.workspace_use = policy::WorkspaceUse::kAlone;
   wish.name = std::string(context.arguments.value(OptionId::kName).value_or(""));
   wish.finish_restore = manager::finish_restore_apart;
+  // CRITICAL: whose it is is known before there is one.
+  wish.chosen = [&](const std::string& id) -> Status {
+    if (row.owner.empty()) {
+      return {};
+    }
+    CARREL_ASSIGN(manager::Ledger ledger, manager::Ledger::open(home));
+    return ledger.note_owner(id, row.owner);
+  };
   auto id = manager::make_sandbox(home, std::move(wish));
   if (!id.ok()) {
     (void)store.remove(row.name);
+    return id;
+  }
+  if (!chosen.has_value()) {
+    CARREL_TRY(store.records().set_for_box(row.name, id.value()));
   }
   return id;
 }
@@ -216,7 +234,8 @@ int fork_command(const Context& context) {
     return fail(context, home.error());
   }
   auto id = make_fork(context, home.value(), std::string(context.arguments.operands.front()),
-                      {std::string(context.arguments.value(OptionId::kForkFrom).value_or(""))});
+                      {std::string(context.arguments.value(OptionId::kForkFrom).value_or("")),
+                       ForkStart::Said::kByAPerson, most_bytes(context)});
   if (!id.ok()) {
     return fail(context, id.error());
   }

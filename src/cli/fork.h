@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "base/result.h"
@@ -12,10 +13,12 @@ namespace carrel::cli {
 struct ForkStart {
   std::string snapshot;
   enum class Said { kByAPerson, kByARecord } said = Said::kByAPerson;  // a record says a whole id
+  std::uint64_t most = UINT64_MAX;  // that one that is taken now may take of the disk
 };
 
 // Makes a sandbox that continues from a snapshot of what the word names; returns its id. Takes
-// --name and --workspace. CRITICAL: no database may be open.
+// --name, --workspace and --for. A workspace that nobody named goes with the sandbox. CRITICAL: no
+// database may be open.
 Result<std::string> make_fork(const Context& context, storage::Home& home, const std::string& named,
                               const ForkStart& from);
 

@@ -151,6 +151,8 @@ enum class OptionId {
   kMan,
   kImageName,
   kSnapshotName,
+  kMostBytes,
+  kForClient,
   kFromSnapshot,
   kToSnapshot,
   kNamesOnly,

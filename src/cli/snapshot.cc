@@ -6,6 +6,7 @@
 #include "cli/output.h"
 #include "cli/snapshot_text.h"
 #include "manager/workspace_target.h"
+#include "policy/size.h"
 #include "storage/workspaces/restore.h"
 
 namespace carrel::cli {
@@ -24,6 +25,13 @@ std::string snapshot_json(const storage::SnapshotRow& row) {
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::uint64_t most_bytes(const Context& context) {
+  const auto given = context.arguments.value(OptionId::kMostBytes);
+  const auto bytes =
+      policy::parse_count({"--most", given.value_or("")}, {.least = 0, .most = INT64_MAX});
+  return given.has_value() && bytes.ok() ? bytes.value() : UINT64_MAX;
+}
+
 int snapshot_command(const Context& context) {
   auto target = manager::open_workspace_target(std::string(context.arguments.operands.front()));
   if (!target.ok()) {
@@ -36,7 +44,8 @@ int snapshot_command(const Context& context) {
   }
   auto taken = storage::take_snapshot(
       *at.store, at.row,
-      {.name = std::string(context.arguments.value(OptionId::kSnapshotName).value_or(""))},
+      {.name = std::string(context.arguments.value(OptionId::kSnapshotName).value_or("")),
+       .most = most_bytes(context)},
       *at.writers);
   if (!taken.ok()) {
     return fail(context, taken.error());

@@ -34,8 +34,18 @@ Result<Ledger> Ledger::open(const storage::Home& home) {
   // The sandboxes' own table comes first.
   CARREL_ASSIGN(const storage::State state, storage::State::open(home));
   CARREL_ASSIGN(storage::Database database, storage::Database::open(home.path() + "/state.db"));
+  return open(std::move(database));
+}
+
+Result<Ledger> Ledger::open(storage::Database database) {
   CARREL_TRY(database.execute(kSchema));
   return Ledger(std::move(database));
+}
+
+Result<std::string> Ledger::owner_of(const std::string& id) {
+  CARREL_ASSIGN(auto statement, database_.prepare("SELECT owner FROM owners WHERE id = ?"));
+  CARREL_ASSIGN(const bool known, statement.bind(id).step());
+  return known ? statement.text(0) : std::string();
 }
 
 Status Ledger::note_owner(const std::string& id, const std::string& owner) {

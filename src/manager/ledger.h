@@ -20,8 +20,12 @@ namespace carrel::manager {
 class Ledger {
  public:
   static Result<Ledger> open(const storage::Home& home);
+  // Over a connection that somebody has already.
+  static Result<Ledger> open(storage::Database database);
 
   Status note_owner(const std::string& id, const std::string& owner);
+  // Empty: the operator.
+  Result<std::string> owner_of(const std::string& id);
   // By the id of the sandbox. Those that nobody noted belong to the operator.
   Result<std::map<std::string, std::string>> owners();
 

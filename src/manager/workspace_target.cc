@@ -10,6 +10,7 @@
 #include "backends/native/memory_workspace.h"
 #include "backends/native/remains.h"
 #include "base/files.h"
+#include "manager/ledger.h"
 #include "policy/spec_json.h"
 #include "storage/state.h"
 #include "storage/workspaces/restore.h"
@@ -44,7 +45,9 @@ Result<Named> find_named(storage::WorkspaceStore& store, const std::string& name
   if (!name.empty()) {
     return Named{std::move(name), std::nullopt};
   }
-  CARREL_ASSIGN(const storage::WorkspaceRow row, storage::ensure_stand_in(store, box->id));
+  CARREL_ASSIGN(Ledger ledger, Ledger::open(store.records().database()));
+  CARREL_ASSIGN(const std::string owner, ledger.owner_of(box->id));
+  CARREL_ASSIGN(const storage::WorkspaceRow row, storage::ensure_stand_in(store, box->id, owner));
   return Named{row.name, std::move(box.value())};
 }
 

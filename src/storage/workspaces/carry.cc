@@ -216,7 +216,7 @@ Status note_carried(WorkspaceStore& store, const WorkspaceRow& workspace, const 
                     const std::vector<Difference>& carried) {
   CARREL_ASSIGN(const UniqueFd directory, store.open_directory(workspace));
   CARREL_ASSIGN(const UniqueFd tree, open_at(directory.get(), "tree", O_RDONLY | O_DIRECTORY));
-  CARREL_ASSIGN(const WorkspaceStore::Draft draft, store.make_layer());
+  CARREL_ASSIGN(WorkspaceStore::Draft draft, store.make_layer());
   LayerWriter writer(tree.get(), draft.tree.get());
   std::vector<TreeEntry> changes;
   std::string hidden;  // what was below this is gone with it
@@ -237,6 +237,7 @@ Status note_carried(WorkspaceStore& store, const WorkspaceRow& workspace, const 
   SnapshotRow now = origin;
   now.layers.push_back(std::move(layer));
   CARREL_TRY(store.records().set_layers(now.id, now.layers));
+  draft.directory.reset();
   (void)flatten(store, now);
   return {};
 }

@@ -23,6 +23,10 @@ class LayerFiles {
   // A file that shares its contents with another.
   void add_shared(UniqueFd fd);
 
+  // Some of it takes so much of the disk, on disk or not yet.
+  void count(std::uint64_t bytes) { taken_ += bytes; }
+  [[nodiscard]] std::uint64_t taken() const { return taken_; }
+
   // Has the contents on disk, as far as they do not follow.
   Status sync_contents();
   // Then everything else, with the file that was written last and what was done to the directories
@@ -35,6 +39,7 @@ class LayerFiles {
 
   Kind kind_ = Kind::kOther;
   std::uint64_t files_ = 0;
+  std::uint64_t taken_ = 0;
   std::vector<UniqueFd> copied_;
   std::vector<UniqueFd> others_;
 };

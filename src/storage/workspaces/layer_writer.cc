@@ -59,6 +59,11 @@ Status give_to_workspace(int dir, const char* name, const std::string& path) {
 
 }  // namespace
 
+Error no_room_for_layer() {
+  return Error{Code::kResource, 0, "the snapshot takes more of the disk than is left for it",
+               "remove snapshots, workspaces or sandboxes that are not needed"};
+}
+
 std::pair<std::string, std::string> split_path(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   return slash == std::string::npos ? std::pair(std::string(), path)
@@ -93,9 +98,27 @@ Status set_times_at(int dir, const char* name, std::int64_t mtime_ns, const std:
                                                                         : Status{copy_error(path)};
 }
 
+Status LayerWriter::count(const struct stat& info) {
+  files_.count(static_cast<std::uint64_t>(info.st_blocks) * 512);
+  return files_.taken() <= most_ ? Status{} : Status{no_room_for_layer()};
+}
+
+Status LayerWriter::count_at(int parent, const std::string& name) {
+  struct stat info{};
+  if (::fstatat(parent, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+    return copy_error(name);
+  }
+  return count(info);
+}
+
 Status LayerWriter::leave(std::size_t depth) {
   while (open_.size() > depth) {
     const Directory& last = open_.back();
+    struct stat info{};
+    if (::fstat(last.copy.get(), &info) != 0) {
+      return copy_error(last.path);
+    }
+    CARREL_TRY(count(info));
     if (::fchmod(last.copy.get(), last.mode) != 0) {
       return copy_error(last.path);
     }
@@ -156,7 +179,8 @@ Status LayerWriter::add_sealed(ScannedEntry& entry) {
   CARREL_ASSIGN(const UniqueFd above,
                 open_below(from_(entry.path), directory, O_PATH | O_DIRECTORY));
   // A file cannot have any number of names.
-  return ::linkat(above.get(), name.c_str(), parent, name.c_str(), 0) == 0 ? Status{} : add(entry);
+  return ::linkat(above.get(), name.c_str(), parent, name.c_str(), 0) == 0 ? count_at(parent, name)
+                                                                           : add(entry);
 }
 
 Status LayerWriter::file(int parent, const std::string& name, ScannedEntry& entry) {
@@ -179,6 +203,10 @@ Status LayerWriter::file(int parent, const std::string& name, ScannedEntry& entr
   if (!entry.target.empty() && ::linkat(to_, entry.target.c_str(), parent, name.c_str(), 0) == 0) {
     return {};
   }
+  // What it takes now, its copy will take, about: much that is too much is not begun with.
+  if (files_.taken() + static_cast<std::uint64_t>(info.st_blocks) * 512 / 2 > most_) {
+    return no_room_for_layer();
+  }
   CARREL_ASSIGN(UniqueFd copy, open_at(parent, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
   CARREL_ASSIGN(const HashedCopy hashed, copy_hashed(original.get(), copy.get(), entry.path));
   entry.hash = hashed.hash;
@@ -188,6 +216,10 @@ Status LayerWriter::file(int parent, const std::string& name, ScannedEntry& entr
     return copy_error(entry.path);
   }
   CARREL_TRY(set_times(copy.get(), entry.mtime_ns, entry.path));
+  if (::fstat(copy.get(), &info) != 0) {
+    return copy_error(entry.path);
+  }
+  CARREL_TRY(count(info));
   bytes_ += entry.size;
   if (hashed.copied == Copied::kShared) {
     files_.add_shared(std::move(copy));
@@ -209,6 +241,7 @@ Status LayerWriter::other(int parent, const std::string& name, const ScannedEntr
   if (made != 0) {
     return copy_error(entry.path);
   }
+  CARREL_TRY(count_at(parent, name));
   return give_to_workspace(parent, name.c_str(), entry.path);
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <sys/stat.h>
+
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -22,6 +25,9 @@ class LayerWriter {
   LayerWriter(Source from, int to) : from_(std::move(from)), to_(to), files_(to) {}
   LayerWriter(int from, int to) : LayerWriter([from](const std::string&) { return from; }, to) {}
 
+  // What is added from now on takes no more of the disk than that in all, or is kResource.
+  void set_most(std::uint64_t bytes) { most_ = bytes; }
+
   // Copies it, and sets the size, the times and the hash of a file to what was copied. One more
   // name of a file that this layer has becomes a link to it, and its hash is left as it is.
   Status add(ScannedEntry& entry);
@@ -42,6 +48,8 @@ class LayerWriter {
   };
   Result<int> enter(std::string_view path);
   Status leave(std::size_t depth);
+  Status count(const struct stat& info);
+  Status count_at(int parent, const std::string& name);
   Status file(int parent, const std::string& name, ScannedEntry& entry);
   Status other(int parent, const std::string& name, const ScannedEntry& entry);
 
@@ -50,7 +58,11 @@ class LayerWriter {
   std::vector<Directory> open_;  // the directories on the way to the last entry
   LayerFiles files_;
   std::uint64_t bytes_ = 0;
+  std::uint64_t most_ = UINT64_MAX;
 };
+
+// What is said of a layer that would take more than there is for it.
+Error no_room_for_layer();
 
 // The hash of a file below `root`. What was written to it through a mapping is written back first:
 // the next write then changes the file's times again.

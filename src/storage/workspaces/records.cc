@@ -49,9 +49,9 @@ constexpr char kAddSnapshotLayer[] =
     "INSERT INTO snapshot_layers (snapshot, position, layer, digest) VALUES (?, ?, ?, ?)";
 
 #define CARREL_WORKSPACE_COLUMNS \
-  "name, form, created_ms, used_ms, disk_bytes, base, head, source, restoring"
+  "name, form, created_ms, used_ms, disk_bytes, base, head, source, restoring, owner, for_box"
 
-#define CARREL_SNAPSHOT_COLUMNS "id, workspace, name, created_ms, frozen_us, changed, bytes"
+#define CARREL_SNAPSHOT_COLUMNS "id, workspace, name, created_ms, frozen_us, changed, bytes, asked"
 
 WorkspaceRow read_workspace(const Database::Statement& statement) {
   WorkspaceRow row;
@@ -64,6 +64,8 @@ WorkspaceRow read_workspace(const Database::Statement& statement) {
   row.head = statement.text(6);
   row.source = statement.text(7);
   row.restoring = statement.text(8);
+  row.owner = statement.text(9);
+  row.for_box = statement.text(10);
   return row;
 }
 
@@ -72,7 +74,9 @@ WorkspaceRow read_workspace(const Database::Statement& statement) {
 Result<WorkspaceRecords> WorkspaceRecords::open(const Home& home) {
   CARREL_ASSIGN(Database database, Database::open(home.path() + "/state.db"));
   CARREL_TRY(database.execute(kSchema));
-  return WorkspaceRecords(std::move(database));
+  WorkspaceRecords records(std::move(database));
+  CARREL_TRY(records.bring_up_to_date());
+  return records;
 }
 
 Status WorkspaceRecords::run(const char* sql, std::initializer_list<std::string_view> values) {
@@ -111,6 +115,9 @@ Status WorkspaceRecords::add_layers(const char* sql, const std::string& owner,
   for (const LayerRef& layer : layers) {
     CARREL_ASSIGN(auto statement, database_.prepare(sql));
     CARREL_TRY(statement.bind(owner).bind(position++).bind(layer.id).bind(layer.digest).step());
+    if (layer.bytes != 0) {
+      CARREL_TRY(set_size(layer.id, layer.bytes));
+    }
   }
   return {};
 }
@@ -119,12 +126,13 @@ Status WorkspaceRecords::add(const WorkspaceRow& row) {
   return in_transaction([&]() -> Status {
     CARREL_ASSIGN(auto statement,
                   database_.prepare("INSERT INTO workspaces (name, form, created_ms, used_ms, "
-                                    "disk_bytes, base, head, source) VALUES (?, ?, ?, ?, ?, ?, ?, "
-                                    "?)"));
+                                    "disk_bytes, base, head, source, owner, for_box) VALUES "
+                                    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
     statement.bind(row.name).bind(row.form == TreeForm::kUpper ? "upper" : "plain");
     statement.bind(row.created_ms).bind(row.used_ms);
     statement.bind(static_cast<std::int64_t>(row.disk_bytes));
-    auto added = statement.bind(row.base).bind(row.head).bind(row.source).step();
+    statement.bind(row.base).bind(row.head).bind(row.source);
+    auto added = statement.bind(row.owner).bind(row.for_box).step();
     if (!added.ok()) {
       return added.error().code != Code::kConflict
                  ? added.error()
@@ -153,8 +161,19 @@ Result<std::optional<WorkspaceRow>> WorkspaceRecords::find(const std::string& na
 }
 
 Result<std::vector<WorkspaceRow>> WorkspaceRecords::list() {
-  CARREL_ASSIGN(auto statement, database_.prepare("SELECT " CARREL_WORKSPACE_COLUMNS
-                                                  " FROM workspaces ORDER BY name"));
+  return list_workspaces(
+      "SELECT " CARREL_WORKSPACE_COLUMNS " FROM workspaces WHERE ?1 = '' ORDER BY name", "");
+}
+
+Result<std::vector<WorkspaceRow>> WorkspaceRecords::owned_by(const std::string& owner) {
+  return list_workspaces(
+      "SELECT " CARREL_WORKSPACE_COLUMNS " FROM workspaces WHERE owner = ?1 ORDER BY name", owner);
+}
+
+Result<std::vector<WorkspaceRow>> WorkspaceRecords::list_workspaces(const char* sql,
+                                                                    const std::string& value) {
+  CARREL_ASSIGN(auto statement, database_.prepare(sql));
+  statement.bind(value);
   std::vector<WorkspaceRow> rows;
   for (;;) {
     CARREL_ASSIGN(const bool more, statement.step());
@@ -218,10 +237,12 @@ Status WorkspaceRecords::add_snapshot(const SnapshotRow& row, const std::string&
   return in_transaction([&]() -> Status {
     CARREL_ASSIGN(auto statement,
                   database_.prepare("INSERT INTO snapshots (id, workspace, name, created_ms, "
-                                    "frozen_us, changed, bytes) VALUES (?, ?, ?, ?, ?, ?, ?)"));
+                                    "frozen_us, changed, bytes, asked) VALUES (?, ?, ?, ?, ?, ?, "
+                                    "?, ?)"));
     statement.bind(row.id).bind(row.workspace).bind(row.name).bind(row.created_ms);
     statement.bind(row.frozen_us).bind(static_cast<std::int64_t>(row.changed));
-    auto added = statement.bind(static_cast<std::int64_t>(row.bytes)).step();
+    statement.bind(static_cast<std::int64_t>(row.bytes));
+    auto added = statement.bind(std::int64_t{row.asked == SnapshotRow::Asked::kYes ? 1 : 0}).step();
     if (!added.ok()) {
       return added.error().code != Code::kConflict
                  ? added.error()
@@ -335,6 +356,7 @@ Result<std::vector<SnapshotRow>> WorkspaceRecords::list_snapshots(const char* sq
     row.frozen_us = statement.number(4);
     row.changed = static_cast<std::uint64_t>(statement.number(5));
     row.bytes = static_cast<std::uint64_t>(statement.number(6));
+    row.asked = statement.number(7) != 0 ? SnapshotRow::Asked::kYes : SnapshotRow::Asked::kNo;
     rows.push_back(std::move(row));
   }
   for (SnapshotRow& row : rows) {
@@ -347,6 +369,12 @@ Result<std::vector<SnapshotRow>> WorkspaceRecords::list_snapshots(const char* sq
 
 Status WorkspaceRecords::remove_snapshot(const std::string& id) {
   return in_transaction([&]() -> Status {
+    // One that stood for a sandbox has no tree yet, and can as well become another.
+    CARREL_TRY(
+        run("UPDATE workspaces SET restoring = coalesce((SELECT id FROM snapshots WHERE workspace "
+            "= workspaces.name AND id <> ?1 ORDER BY created_ms DESC, rowid DESC LIMIT 1), '') "
+            "WHERE restoring = ?1 AND form = 'plain' AND for_box <> ''",
+            {id}));
     CARREL_ASSIGN(auto restoring,
                   database_.prepare("SELECT name FROM workspaces WHERE restoring = ?"));
     CARREL_ASSIGN(const bool needed, restoring.bind(id).step());

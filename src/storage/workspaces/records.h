@@ -28,11 +28,14 @@ struct WorkspaceRow {
   std::string head;              // the last snapshot taken of it or restored to it; empty: none
   std::string source;            // the host directory that it began as a copy of; empty: none
   std::string restoring;         // the snapshot that its tree is being made into; empty: none
+  std::string owner;             // who pays for it; empty: the operator
+  std::string for_box;           // the sandbox that it goes with; empty: it stays
 };
 
 struct LayerRef {
   std::string id;
-  std::string digest;  // SHA-256 of its list of changes
+  std::string digest;       // SHA-256 of its list of changes
+  std::uint64_t bytes = 0;  // what it takes on the disk, of one that was made just now
 };
 
 struct SnapshotRow {
@@ -40,10 +43,11 @@ struct SnapshotRow {
   std::string workspace;
   std::string name;  // empty: none was given
   std::int64_t created_ms = 0;
-  std::int64_t frozen_us = 0;    // how long the workload stood still for it
-  std::uint64_t changed = 0;     // entries of its newest layer
-  std::uint64_t bytes = 0;       // and what was copied for it
-  std::vector<LayerRef> layers;  // the lowest first
+  std::int64_t frozen_us = 0;                          // how long the workload stood still for it
+  std::uint64_t changed = 0;                           // entries of its newest layer
+  std::uint64_t bytes = 0;                             // and what was copied for it
+  std::vector<LayerRef> layers;                        // the lowest first
+  enum class Asked { kNo, kYes } asked = Asked::kYes;  // no: a fork took it for itself
 };
 
 class WorkspaceRecords {
@@ -56,7 +60,13 @@ class WorkspaceRecords {
   Status add(const WorkspaceRow& row);
   Result<std::optional<WorkspaceRow>> find(const std::string& name);
   Result<std::vector<WorkspaceRow>> list();
+  Result<std::vector<WorkspaceRow>> owned_by(const std::string& owner);
   Status touch(const std::string& name);
+  // It goes with that sandbox.
+  Status set_for_box(const std::string& name, const std::string& box);
+  // Those that go with sandboxes which have ended, but for those in which somebody asked for a
+  // snapshot. The table of sandboxes has to be there.
+  Result<std::vector<std::string>> left_over();
   Status set_restoring(const std::string& name, const std::string& snapshot);
   // The tree is the snapshot's now.
   Status set_head(const std::string& name, const std::string& snapshot);
@@ -88,6 +98,14 @@ class WorkspaceRecords {
   Status set_layers(const std::string& snapshot, const std::vector<LayerRef>& layers);
   // Every layer that a snapshot lists or a fork stands on.
   Result<std::vector<LayerRef>> layers();
+  // What the layers take that snapshots and forks of that owner refer to, each once.
+  Result<std::uint64_t> layer_bytes(const std::string& owner);
+  Result<std::uint64_t> all_layer_bytes();
+  // The layers of which that is not known, which an earlier version made.
+  Result<std::vector<LayerRef>> unmeasured();
+  Status set_size(const std::string& layer, std::uint64_t bytes);
+  // Drops the sizes of layers that nobody refers to any more.
+  Status forget_sizes();
   // The layers that a workspace stands on, whether their snapshot still exists or not.
   Result<std::vector<LayerRef>> base_layers(const std::string& workspace);
 
@@ -98,6 +116,8 @@ class WorkspaceRecords {
   Status add_layers(const char* sql, const std::string& owner, const std::vector<LayerRef>& layers);
   Status run(const char* sql, std::initializer_list<std::string_view> values);
   Status forget_lost_heads();
+  Status bring_up_to_date();
+  Result<std::vector<WorkspaceRow>> list_workspaces(const char* sql, const std::string& value);
   Status add_hold(const std::string& snapshot, const std::string& holder, const char* made);
   Status in_transaction(const std::function<Status()>& work);
   Database database_;

@@ -11,6 +11,7 @@
 #include "storage/state.h"
 #include "storage/workspaces/disk_image.h"
 #include "storage/workspaces/flatten.h"
+#include "storage/workspaces/layer_writer.h"
 #include "storage/workspaces/quiet.h"
 #include "storage/workspaces/taking.h"
 #include "storage/workspaces/watching.h"
@@ -175,7 +176,7 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
     }
   }
   CARREL_ASSIGN(Before before, look_before(store, workspace, directory.get()));
-  CARREL_ASSIGN(const WorkspaceStore::Draft draft, store.make_layer());
+  CARREL_ASSIGN(WorkspaceStore::Draft draft, store.make_layer());
   const std::optional<InodeTables> tables =
       !shown && disk ? InodeTables::open(tree.get()) : std::nullopt;
   if (!standstill.has_value()) {
@@ -192,6 +193,7 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
       }};
   request.tables = tables.has_value() ? &*tables : nullptr;
   request.watch = watching.for_walk(before.index);
+  request.most = options.most;
   if (shown) {
     request.without.insert(kStageInTree);
   }
@@ -223,6 +225,7 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
   row.id = random_hex(12);
   row.workspace = workspace.name;
   row.name = options.name;
+  row.asked = options.asked;
   row.created_ms = wall_clock_ms();
   row.frozen_us = standstill->microseconds();
   row.changed = taken->changes.size();
@@ -235,6 +238,10 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
   // Without a change the layer would say nothing.
   if (!taken->changes.empty() || row.layers.empty()) {
     CARREL_ASSIGN(LayerRef layer, store.finish_layer(draft, taken->changes, taken->files));
+    if (layer.bytes > options.most) {
+      store.drop_layer(draft);
+      return no_room_for_layer();
+    }
     row.layers.push_back(std::move(layer));
   } else {
     store.drop_layer(draft);
@@ -243,10 +250,16 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
   if (disk) {
     CARREL_TRY(check_undamaged(workspace, place.get()));
   }
-  CARREL_TRY(store.records().add_snapshot(row, options.holder));
+  if (Status added = store.records().add_snapshot(row, options.holder); !added.ok()) {
+    if (added.error().code == Code::kConflict) {  // else nobody knows whether it was stored
+      store.drop_layer(draft);
+    }
+    return added.error();
+  }
   if (index.has_value() && index->place(directory.get())) {
     watching.keep(row.id, taken->scan.began_ns);
   }
+  draft.directory.reset();    // nobody takes away what is held, were it needed no more
   (void)flatten(store, row);  // it is as good without, and the next one tries again
   return row;
 }

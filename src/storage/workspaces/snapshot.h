@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -43,6 +44,8 @@ struct SnapshotOptions {
   std::string name = {};    // empty: none
   std::string holder = {};  // who holds it from the moment on at which it exists; empty: nobody
   Unchanged unchanged = Unchanged::kTakenAgain;
+  SnapshotRow::Asked asked = SnapshotRow::Asked::kYes;
+  std::uint64_t most = UINT64_MAX;  // that it may take of the disk, or it is kResource
 };
 
 // Takes a snapshot of a workspace and returns it: what it says is on disk. The writers stand still

@@ -27,8 +27,11 @@ std::string read_mark(WorkspaceStore& store, const std::string& workspace) {
 
 }  // namespace
 
-Result<WorkspaceRow> ensure_stand_in(WorkspaceStore& store, const std::string& box) {
+Result<WorkspaceRow> ensure_stand_in(WorkspaceStore& store, const std::string& box,
+                                     const std::string& owner) {
   WorkspaceRow wanted;
+  wanted.owner = owner;
+  wanted.for_box = box;
   wanted.name = name_for(box);
   wanted.created_ms = wall_clock_ms();
   wanted.used_ms = wanted.created_ms;

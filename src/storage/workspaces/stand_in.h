@@ -17,8 +17,9 @@ namespace carrel::storage {
 // When the sandbox is gone it is a workspace like any other, and holds what its newest snapshot
 // has.
 
-// The workspace that stands for a sandbox; made if it is missing.
-Result<WorkspaceRow> ensure_stand_in(WorkspaceStore& store, const std::string& box);
+// The workspace that stands for a sandbox; made for the sandbox's owner if it is missing.
+Result<WorkspaceRow> ensure_stand_in(WorkspaceStore& store, const std::string& box,
+                                     const std::string& owner);
 
 // The sandbox that has the files of a workspace in its memory, if there is one that lives.
 std::optional<BoxRecord> stands_for(WorkspaceStore& store, const std::string& workspace);

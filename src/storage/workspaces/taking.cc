@@ -12,7 +12,9 @@ namespace {
 class Taker {
  public:
   explicit Taker(const LayerRequest& request)
-      : request_(request), writer_(request.tree, request.layer) {}
+      : request_(request), writer_(request.tree, request.layer) {
+    writer_.set_most(request.most);
+  }
 
   Status compare(TreeScan& scan) {
     const TreeIndex& before = request_.before;

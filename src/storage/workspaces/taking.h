@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <set>
 #include <string>
@@ -31,6 +32,7 @@ struct LayerRequest {
   std::set<std::string> without = {};     // paths that are left out
   const InodeTables* tables = nullptr;    // of the tree, where they can be read
   TreeWatch* watch = nullptr;             // of the tree since `before`, where there is one
+  std::uint64_t most = UINT64_MAX;        // that the layer may take of the disk
 };
 
 // Compares the tree with what it was before and copies what differs into the layer. Nobody may

@@ -350,8 +350,15 @@ Result<LayerRef> WorkspaceStore::finish_layer(const Draft& draft,
   CARREL_ASSIGN(const UniqueFd list, open_at(draft.directory.get(), "changes",
                                              O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0400));
   CARREL_TRY(write_all(list.get(), text));
+  for (const int fd : {list.get(), draft.tree.get(), draft.directory.get()}) {
+    struct stat info{};
+    if (::fstat(fd, &info) != 0) {
+      return system_error("look at a layer");
+    }
+    files.count(static_cast<std::uint64_t>(info.st_blocks) * 512);
+  }
   CARREL_TRY(files.sync(list.get(), {draft.directory.get(), layers_.get()}));
-  return LayerRef{draft.id, sha256(text)};
+  return LayerRef{draft.id, sha256(text), files.taken()};
 }
 
 void WorkspaceStore::drop_layer(const Draft& draft) {
@@ -457,7 +464,7 @@ Status WorkspaceStore::sweep_layers() {
       CARREL_TRY(remove_tree_at(layers_.get(), id));
     }
   }
-  return {};
+  return records_.forget_sizes();
 }
 
 Status WorkspaceStore::sweep() {

@@ -79,7 +79,8 @@ class WorkspaceStore {
     UniqueFd tree;
   };
   Result<Draft> make_layer();
-  // Writes the list of its changes and returns its reference. All of it is on disk afterwards.
+  // Writes the list of its changes and returns its reference, with what it takes of the disk. All
+  // of it is on disk afterwards.
   Result<LayerRef> finish_layer(const Draft& draft, const std::vector<TreeEntry>& changes,
                                 LayerFiles& files);
   // Takes back a draft that is not needed.
