@@ -4,6 +4,7 @@
 #include "backends/native/remains.h"
 #include "cli/context.h"
 #include "cli/output.h"
+#include "manager/owned.h"
 #include "manager/stopping.h"
 #include "storage/box.h"
 #include "storage/home.h"
@@ -50,6 +51,7 @@ int remove_command(const Context& context) {
       }
     }
   }
+  manager::remove_left_over(home.value());
   if (context.json() && status == 0) {
     print("{\"removed\":[" + removed + "]}\n");
   }

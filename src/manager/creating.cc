@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "backends/native/remains.h"
@@ -9,6 +10,15 @@
 
 // How a sandbox comes to be: a place, a key, an owner, and then the keeper is asked.
 namespace carrel::manager {
+namespace {
+
+// More than the layer of a snapshot can take: its files, and as much again for what goes with them.
+std::uint64_t most_of_a_snapshot(const policy::Limits& limits) {
+  constexpr std::uint64_t kBesides = 64U << 20;
+  return 2 * limits.disk_bytes + kBesides;
+}
+
+}  // namespace
 
 // A place among the sandboxes that there may be, from before the keeper is asked until the sandbox
 // is counted by being there.
@@ -100,9 +110,23 @@ Status Manager::check_host() const {
   return check_room(options_.reserve, look_at_room(home_.path()));
 }
 
+// Some hold room on the disk and nothing else.
+std::size_t Manager::places_on_their_way() const {
+  return static_cast<std::size_t>(std::count_if(
+      holds_.begin(), holds_.end(), [](const Hold& hold) { return hold.weight.sandboxes > 0; }));
+}
+
 Result<Weight> Manager::weight_of_owner(const std::string& owner,
                                         const std::vector<std::string>& live) {
   Weight sum;
+  CARREL_ASSIGN(const std::vector<storage::WorkspaceRow> rows, workspaces_.owned_by(owner));
+  std::set<std::string> workspaces;
+  for (const storage::WorkspaceRow& row : rows) {
+    workspaces.insert(row.name);
+    sum.disk_bytes += storage::charge_for(row);
+  }
+  CARREL_ASSIGN(const std::uint64_t layers, workspaces_.layer_bytes(owner));
+  sum.disk_bytes += layers;
   for (const Hold& hold : holds_) {
     if (hold.owner == owner) {
       sum += hold.weight;
@@ -123,10 +147,14 @@ Result<Weight> Manager::weight_of_owner(const std::string& owner,
     if (!spec.ok()) {
       continue;
     }
-    if (runs) {
-      weights_[id] = weight_of(spec->limits);
+    Weight weight = runs ? weight_of(spec->limits) : weight_at_rest(spec->limits);
+    if (workspaces.contains(spec->workspace)) {
+      weight.disk_bytes = 0;  // that is what its disk is
     }
-    sum += runs ? weight_of(spec->limits) : weight_at_rest(spec->limits);
+    if (runs) {
+      weights_[id] = weight;
+    }
+    sum += weight;
   }
   return sum;
 }
@@ -143,7 +171,7 @@ Result<std::list<Manager::Hold>::iterator> Manager::take_place(const Caller& cal
       const std::lock_guard lock(mutex_);
       const auto there = std::count_if(
           live.begin(), live.end(), [&](const std::string& id) { return !making_.contains(id); });
-      if (static_cast<std::size_t>(there) + holds_.size() >= options_.most_sandboxes) {
+      if (static_cast<std::size_t>(there) + places_on_their_way() >= options_.most_sandboxes) {
         full = Error{
             Code::kResource, 0,
             "Maximum number of sandboxes (" + std::to_string(options_.most_sandboxes) + ") reached",
@@ -193,12 +221,15 @@ Status Manager::start(const Caller& caller, const std::string& id) {
 }
 
 Result<storage::SandboxRow> Manager::fork(const Caller& caller, const std::string& id,
-                                          const std::function<Result<std::string>()>& make) {
+                                          const std::function<Result<std::string>(Most)>& make) {
   CARREL_ASSIGN(const storage::SandboxRow row, find(caller, id));
   CARREL_ASSIGN(const policy::Spec spec, policy::spec_from_json(row.spec));
-  CARREL_ASSIGN(const auto hold, take_place(caller, weight_of(spec.limits)));
+  Weight wanted = weight_of(spec.limits);
+  wanted.disk_bytes = storage::charge_for_new(spec.limits.disk_bytes);
+  CARREL_ASSIGN(const auto hold, take_place(caller, wanted));
   Place place(*this, hold);
-  CARREL_ASSIGN(const std::string made, make());
+  CARREL_ASSIGN(const DiskRoom room, hold_disk(caller, most_of_a_snapshot(spec.limits)));
+  CARREL_ASSIGN(const std::string made, make(room.bytes));
   place.name(made);
   if (!caller.is_operator()) {
     {
@@ -209,6 +240,29 @@ Result<storage::SandboxRow> Manager::fork(const Caller& caller, const std::strin
     owners_[made] = caller.owner;
   }
   return find(caller, made);
+}
+
+Status Manager::snapshot(const Caller& caller, const std::string& id,
+                         const std::function<Status(Most)>& take) {
+  CARREL_ASSIGN(const storage::SandboxRow row, find(caller, id));
+  CARREL_ASSIGN(const policy::Spec spec, policy::spec_from_json(row.spec));
+  CARREL_ASSIGN(const DiskRoom room, hold_disk(caller, most_of_a_snapshot(spec.limits)));
+  return take(room.bytes);
+}
+
+Result<Manager::DiskRoom> Manager::hold_disk(const Caller& caller, std::uint64_t bound) {
+  if (caller.is_operator() || !caller.quota.disk_bytes.has_value()) {
+    return DiskRoom{};
+  }
+  const std::lock_guard database(database_mutex_);
+  CARREL_ASSIGN(const std::vector<std::string> live, ledger_.live_ids());
+  const std::lock_guard lock(mutex_);
+  CARREL_ASSIGN(const Weight used, weight_of_owner(caller.owner, live));
+  const std::uint64_t most = *caller.quota.disk_bytes;
+  const std::uint64_t free = most - std::min(most, used.disk_bytes);
+  const std::uint64_t bytes = std::min(free, bound);
+  holds_.push_back({caller.owner, {0, 0, 0, bytes}, {}});
+  return DiskRoom{std::make_shared<Place>(*this, std::prev(holds_.end())), bytes};
 }
 
 Result<Manager::Created> Manager::create(const Caller& caller, Wish wish, const std::string& key,

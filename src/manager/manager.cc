@@ -26,8 +26,14 @@ constexpr int kReasonStepMs = 50;
 Result<std::unique_ptr<Manager>> Manager::open(storage::Home home, ManagerOptions options) {
   CARREL_ASSIGN(storage::State state, storage::State::open(home));
   CARREL_ASSIGN(Ledger ledger, Ledger::open(home));
-  std::unique_ptr<Manager> manager(
-      new Manager(std::move(home), std::move(options), std::move(state), std::move(ledger)));
+  {
+    CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
+    CARREL_TRY(storage::measure_old_layers(store));
+  }
+  CARREL_ASSIGN(auto workspaces, storage::WorkspaceRecords::open(home));
+  std::unique_ptr<Manager> manager(new Manager(std::move(home), std::move(options),
+                                               std::move(state), std::move(ledger),
+                                               std::move(workspaces)));
   CARREL_ASSIGN(manager->owners_, manager->ledger_.owners());
   CARREL_ASSIGN(manager->public_ports_, manager->ledger_.public_ports());
   return manager;
@@ -81,7 +87,9 @@ Status Manager::remove(const Caller& caller, const std::string& id, int grace_ms
   }
   (void)kept_stream(id);
   if (row.state == "stopped") {
-    return end_stopped(home_, id);
+    CARREL_TRY(end_stopped(home_, id));
+    drop_left_over();
+    return {};
   }
   auto record = storage::read_record(home_, id);
   if (!record.ok()) {
@@ -89,7 +97,9 @@ Status Manager::remove(const Caller& caller, const std::string& id, int grace_ms
     native::sweep_boxes(home_);
     return record.error().code == Code::kNotFound ? Status() : Status(record.error());
   }
-  return native::remove_sandbox(home_, record.value(), grace_ms, "it was removed");
+  CARREL_TRY(native::remove_sandbox(home_, record.value(), grace_ms, "it was removed"));
+  drop_left_over();
+  return {};
 }
 
 Manager::Visit::Visit(Visit&& other) noexcept
@@ -242,7 +252,7 @@ Result<Manager::Stats> Manager::stats() {
     stats.live = live.size();
   }
   const std::lock_guard lock(mutex_);
-  stats.creating = holds_.size();
+  stats.creating = places_on_their_way();
   for (const auto& [id, count] : visits_) {
     stats.visits += count;
   }
@@ -253,6 +263,7 @@ Result<Manager::Stats> Manager::stats() {
 void Manager::tidy() {
   native::sweep_one_shots(home_);
   native::sweep_boxes(home_);
+  drop_left_over();
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(kept_, [](const auto& one) {

@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "manager/ledger.h"
 #include "manager/making.h"
+#include "manager/owned.h"
 #include "manager/quota.h"
 #include "policy/spec.h"
 #include "sandbox/guest_stream.h"
@@ -60,9 +61,20 @@ class Manager {
   Result<Created> create(const Caller& caller, Wish wish, const std::string& key,
                          const std::string& digest);
 
+  // What something may take of the disk of which nobody can tell before how much it will be;
+  // nothing: as much as there is.
+  using Most = std::optional<std::uint64_t>;
   // Another sandbox like one of the caller's, which `make` makes; it is the caller's, too.
   Result<storage::SandboxRow> fork(const Caller& caller, const std::string& id,
-                                   const std::function<Result<std::string>()>& make);
+                                   const std::function<Result<std::string>(Most most)>& make);
+  // A snapshot of the workspace of one of the caller's, which `take` takes.
+  Status snapshot(const Caller& caller, const std::string& id,
+                  const std::function<Status(Most most)>& take);
+  // What the caller has on the disk beside sandboxes; the operator, what everybody has.
+  Result<Owned> owned(const Caller& caller);
+  // kNotFound for what is another's; kConflict for what is in use. With its snapshots.
+  Status remove_workspace(const Caller& caller, const std::string& name);
+  Status remove_snapshot(const Caller& caller, const std::string& id);
   // kResource when the host has no room for one more sandbox.
   [[nodiscard]] Status check_host() const;
   // A place for a one-shot, as long as the result is kept. Those of the operator are not counted.
@@ -153,12 +165,14 @@ class Manager {
  private:
   class KeyUse;
 
-  Manager(storage::Home home, ManagerOptions options, storage::State state, Ledger ledger)
+  Manager(storage::Home home, ManagerOptions options, storage::State state, Ledger ledger,
+          storage::WorkspaceRecords workspaces)
       : home_(std::move(home)),
         options_(std::move(options)),
         warm_(home_, options_.warm, options_.likely),
         state_(std::move(state)),
-        ledger_(std::move(ledger)) {}
+        ledger_(std::move(ledger)),
+        workspaces_(std::move(workspaces)) {}
 
   Result<std::optional<Created>> find_made(const Caller& caller, const std::string& key,
                                            const std::string& digest);
@@ -169,6 +183,15 @@ class Manager {
   };
   // The caller makes a Place of it, which gives it back.
   Result<std::list<Hold>::iterator> take_place(const Caller& caller, const Weight& wanted);
+  void drop_left_over();                                  // as remove_left_over()
+  [[nodiscard]] std::size_t places_on_their_way() const;  // with the lock held
+  // Room on the disk, as long as the place is kept: what is free of the caller's quota, `bound` at
+  // the most.
+  struct DiskRoom {
+    std::shared_ptr<Place> place;
+    Most bytes;
+  };
+  Result<DiskRoom> hold_disk(const Caller& caller, std::uint64_t bound);
   std::string owner_of(const std::string& id);
   // What the owner has, those on their way included. With both locks held.
   Result<Weight> weight_of_owner(const std::string& owner, const std::vector<std::string>& live);
@@ -187,9 +210,10 @@ class Manager {
   storage::Home home_;
   ManagerOptions options_;
   native::WarmSupply warm_;
-  std::mutex database_mutex_;  // for the two connections
+  std::mutex database_mutex_;  // for the three connections
   storage::State state_;
   Ledger ledger_;
+  storage::WorkspaceRecords workspaces_;
   std::mutex mutex_;  // for what follows; never held while anybody waits
   std::map<std::string, std::string> owners_;
   std::map<std::string, std::size_t> visits_;

@@ -35,11 +35,12 @@ Status check_side(const Side& side) {
       (side.used <= *side.most && side.wanted <= *side.most - side.used)) {
     return {};
   }
-  return Error{Code::kResource, 0,
-               "the quota of " + std::string(side.name) + " is used up: " + side.text(side.used) +
-                   " of " + side.text(*side.most) + ", and " + side.text(side.wanted) +
-                   " more is wanted",
-               "remove or stop a sandbox that is not needed"};
+  return Error{
+      Code::kResource, 0,
+      "the quota of " + std::string(side.name) + " is used up: " + side.text(side.used) + " of " +
+          side.text(*side.most) + ", and " + side.text(side.wanted) + " more is wanted",
+      side.name == "disk" ? "remove a sandbox, a workspace or a snapshot that is not needed"
+                          : "remove or stop a sandbox that is not needed"};
 }
 
 }  // namespace

@@ -93,6 +93,12 @@ Result<SelfRun> run_self(const std::vector<std::string>& words, const SelfOption
 
 Result<std::string> ask_self(const std::vector<std::string>& words, const SelfOptions& options) {
   CARREL_ASSIGN(SelfRun run, run_self(words, options));
+  // What was done before something failed is told before the error.
+  const std::size_t last =
+      run.output.size() < 2 ? std::string::npos : run.output.rfind('\n', run.output.size() - 2);
+  if (last != std::string::npos) {
+    run.output.erase(0, last + 1);
+  }
   const auto answer = nlohmann::json::parse(run.output, nullptr, false);
   if (run.status == 0 && answer.is_object()) {
     return std::move(run.output);

@@ -20,7 +20,7 @@ struct SelfOptions {
 };
 Result<SelfRun> run_self(const std::vector<std::string>& words, const SelfOptions& options = {});
 
-// One with --json: the object that it printed, as text, or the error that it told.
+// One with --json: the last object that it printed, as text, or the error that it told.
 Result<std::string> ask_self(const std::vector<std::string>& words,
                              const SelfOptions& options = {});
 

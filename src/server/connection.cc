@@ -187,7 +187,7 @@ class Exchange {
     Request request{service_, connection_, socket_, identity->caller, std::move(match.arguments),
                     {},       {},          trace_};
     owner_ = request.caller.owner;
-    sandbox_ = request.arguments.empty() ? "" : request.arguments.front();
+    sandbox_ = route_->path.starts_with("/v1/sandboxes/") ? request.arguments.front() : "";
     const Turn turn(service_.requests, owner_);
     if (!turn.taken()) {
       return refuse(problem(429, "resource", "this token has too many requests at once"));

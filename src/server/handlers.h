@@ -78,6 +78,11 @@ Status restore_snapshot(Request& request);
 Status get_diff(Request& request);
 Status fork_sandbox(Request& request);
 
+// workspaces.cc
+Status list_workspaces(Request& request);
+Status delete_workspace(Request& request);
+Status delete_snapshot(Request& request);
+
 // usage.cc
 Status get_usage(Request& request);
 

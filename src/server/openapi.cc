@@ -21,10 +21,11 @@ Json parameters_of(const Route& route) {
   std::string_view path = route.path;
   for (std::size_t at = path.find('{'); at != std::string_view::npos; at = path.find('{')) {
     path.remove_prefix(at + 1);
-    list.push_back({{"name", std::string(path.substr(0, path.find('}')))},
-                    {"in", "path"},
-                    {"required", true},
-                    {"schema", {{"type", "string"}, {"pattern", "^[A-Za-z0-9_-]{1,64}$"}}}});
+    list.push_back(
+        {{"name", std::string(path.substr(0, path.find('}')))},
+         {"in", "path"},
+         {"required", true},
+         {"schema", {{"type", "string"}, {"pattern", "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$"}}}});
   }
   for (const Parameter& parameter : route.parameters) {
     Json schema{{"type", std::string(parameter.type)}};

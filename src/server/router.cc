@@ -4,12 +4,12 @@ namespace carrel::server {
 namespace {
 
 bool is_argument(std::string_view segment) {
-  if (segment.empty() || segment.size() > 64) {
+  if (segment.empty() || segment.size() > 64 || segment.front() == '.') {
     return false;
   }
   for (const char c : segment) {
     const bool good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                      c == '-' || c == '_';
+                      c == '-' || c == '_' || c == '.';
     if (!good) {
       return false;
     }

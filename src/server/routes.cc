@@ -50,8 +50,8 @@ constexpr std::array kWriteQuery = {
         "offset", "integer",
         "for append: how many bytes it has, or 409; so an upload goes on where it broke off"}};
 constexpr std::array kDiffQuery = {
-    Parameter{"from", "string", "a snapshot; without: the last one"},
-    Parameter{"to", "string", "a snapshot; without: what is there now"}};
+    Parameter{"from", "string", "a snapshot of it; without: the last one"},
+    Parameter{"to", "string", "a snapshot of it; without: what is there now"}};
 constexpr std::array kWatchQuery = {
     Parameter{"path", "string", "in the sandbox; relative ones from its work dir", kRequired},
     Parameter{"recursive", "boolean", "with all that is below"}};
@@ -187,6 +187,15 @@ constexpr std::array kRoutes = {
           "RestoreRequest", 200, kJsonType, "Anything", kNothing, restore_snapshot},
     Route{"GET", SANDBOX "/diff", "getDiff", "What changed in the workspace", Scope::kRead,
           Body::kNone, "", 200, kJsonType, "Anything", kDiffQuery, get_diff},
+
+    Route{"GET", "/v1/workspaces", "listWorkspaces",
+          "What there is on the disk beside sandboxes, and what is charged for it", Scope::kRead,
+          Body::kNone, "", 200, kJsonType, "WorkspaceList", kNothing, list_workspaces},
+    Route{"DELETE", "/v1/workspaces/{workspace}", "deleteWorkspace",
+          "Removes a workspace that no sandbox has, with its snapshots", Scope::kWrite, Body::kNone,
+          "", 204, "", "", kNothing, delete_workspace},
+    Route{"DELETE", "/v1/snapshots/{snapshot}", "deleteSnapshot", "Removes a snapshot",
+          Scope::kWrite, Body::kNone, "", 204, "", "", kNothing, delete_snapshot},
 
     Route{"GET", "/v1/events", "followEvents", "What happens to sandboxes, as it happens",
           Scope::kRead, Body::kNone, "", 200, kEventsType, "StreamEvent", kEventsQuery, get_events},

@@ -16,6 +16,12 @@ Result<Json> run_command(const std::vector<std::string>& words) {
   return Json::parse(answer, nullptr, false);
 }
 
+void add_most(std::vector<std::string>& words, const manager::Manager::Most most) {
+  if (most.has_value()) {
+    words.push_back("--most=" + std::to_string(*most));
+  }
+}
+
 // A name that a person gave, which is no option of the command.
 Result<std::string> name_of(Fields& fields, std::string_view key) {
   const std::string name = fields.text(key).value_or("");
@@ -31,12 +37,17 @@ Status take_snapshot(Request& request) {
   Fields fields(request.body);
   CARREL_ASSIGN(const std::string name, name_of(fields, "name"));
   CARREL_TRY(fields.finish());
-  CARREL_TRY(request.service.manager->find(request.caller, request.id()));
   std::vector<std::string> words = {"snapshot", "--json", request.id()};
   if (!name.empty()) {
     words.insert(words.end(), {"--name", name});
   }
-  CARREL_ASSIGN(const Json taken, run_command(words));
+  Json taken;
+  CARREL_TRY(request.service.manager->snapshot(request.caller, request.id(),
+                                               [&](const manager::Manager::Most most) -> Status {
+                                                 add_most(words, most);
+                                                 CARREL_ASSIGN(taken, run_command(words));
+                                                 return {};
+                                               }));
   return reply(request, 201, taken);
 }
 
@@ -69,12 +80,16 @@ Status fork_sandbox(Request& request) {
       words.insert(words.end(), {option, value});
     }
   }
-  CARREL_ASSIGN(
-      const storage::SandboxRow row,
-      request.service.manager->fork(request.caller, request.id(), [&]() -> Result<std::string> {
-        CARREL_ASSIGN(const Json made, run_command(words));
-        return made.value("id", std::string());
-      }));
+  if (!request.caller.is_operator()) {
+    words.push_back("--for=" + request.caller.owner);
+  }
+  const auto make = [&](const manager::Manager::Most most) -> Result<std::string> {
+    add_most(words, most);
+    CARREL_ASSIGN(const Json made, run_command(words));
+    return made.value("id", std::string());
+  };
+  CARREL_ASSIGN(const storage::SandboxRow row,
+                request.service.manager->fork(request.caller, request.id(), make));
   request.service.counters.created.fetch_add(1, std::memory_order_relaxed);
   return reply_sandbox(request, 201, sandbox_text(request, row));
 }

@@ -65,7 +65,8 @@ const Values& of_nobody() {
 const std::map<std::string, Kind>& ids() {
   static const std::map<std::string, Kind> kIds = {
       {"path:id", Kind::kSandbox},        {"path:command", Kind::kCommand},
-      {"path:port", Kind::kPort},         {"query:sandbox", Kind::kSandbox},
+      {"path:port", Kind::kPort},         {"path:workspace", Kind::kWorkspace},
+      {"path:snapshot", Kind::kSnapshot}, {"query:sandbox", Kind::kSandbox},
       {"query:cursor", Kind::kCursor},    {"query:name", Kind::kName},
       {"query:from", Kind::kSnapshot},    {"query:to", Kind::kSnapshot},
       {"body:snapshot", Kind::kSnapshot}, {"body:workspace", Kind::kWorkspace},
@@ -479,6 +480,9 @@ TEST_P(Strangers, WithHisOwnIdsEveryRouteDoesWhatItIsFor) {
                                        ? made(alice.token, alice.box + "/forks", json::object())
                                        : made(alice.token, "/v1/sandboxes", {{"disk", "20m"}});
     fill(fresh, "fresh");
+    if (call.operation == "deleteWorkspace") {  // while a sandbox has it, it stays
+      EXPECT_EQ(ask_as(alice.token, {.method = "DELETE", .path = fresh.box}).status, 204);
+    }
     const ApiAnswer answer =
         ask_as(fresh.token, request_of(call, fresh.values, std::nullopt), call.endless);
     EXPECT_EQ(answer.status, call.status) << call.operation << " " << answer.body;

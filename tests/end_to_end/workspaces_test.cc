@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "support/box.h"
@@ -433,6 +434,31 @@ TEST_P(Workspaces, ForkCanBeginWithAnEarlierSnapshot) {
   EXPECT_EQ(carrel({"sh", fork, "cat a; ls"}).out, "one\na\n");
   EXPECT_EQ(object({"workspace", "history", "w"})["snapshots"].size(), 1U) << "none was taken";
   EXPECT_EQ(carrel({"fork", "w", "--from", "nothing"}).status, 125);
+}
+
+TEST_P(Workspaces, WhatNobodyNamedGoesWithItsSandbox) {
+  in("w", "echo x > f");
+  const auto names = [&] {
+    std::set<std::string> found;
+    const json list = object({"workspace", "ls"});
+    for (const json& one : list["workspaces"]) {
+      found.insert(one["name"]);
+    }
+    return found;
+  };
+  const std::string fork = says({"fork", "w"});
+  const std::string asked = says({"fork", "w"});
+  EXPECT_EQ(carrel({"sh", asked, "echo y > g"}).status, 0);
+  says({"snapshot", asked});
+  const std::string named = says({"fork", "w", "--workspace", "copy"});
+  EXPECT_EQ(names().size(), 4U);
+  for (const std::string& id : {fork, asked, named}) {
+    EXPECT_EQ(carrel({"rm", "--force", id}).status, 0);
+  }
+  const std::set<std::string> left = names();
+  EXPECT_EQ(left.size(), 3U) << "a snapshot that was asked for is kept";
+  EXPECT_TRUE(left.contains("w") && left.contains("copy"));
+  expect_whole();
 }
 
 TEST_P(Workspaces, AnotherWorkspacesSnapshotHasToBeNamedWithIt) {

@@ -125,6 +125,22 @@ def test_the_daemon_tells_about_itself() -> None:
         assert carrel.run("echo $((6*7))", memory="128m").stdout == "42\n"
 
 
+def test_what_is_on_the_disk_is_listed_and_removed() -> None:
+    with Carrel() as carrel, Sandbox(disk="20m") as box:
+        taken = box.snapshot("first")
+        disk = carrel.disk()
+        [mine] = [one for one in disk.workspaces if one.goes_with == box.id]
+        assert [one.id for one in mine.snapshots] == [taken.id]
+        assert mine.snapshots[0].workspace == mine.name
+        assert disk.snapshots_bytes > 0
+        carrel.delete_snapshot(taken)
+        assert taken.id not in str(carrel.disk())
+        box.snapshot()
+        box.close(grace=0)
+        carrel.delete_workspace(mine.name)
+        assert mine.name not in [one.name for one in carrel.disk().workspaces]
+
+
 def test_a_sandbox_of_many_pages_is_listed() -> None:
     from carrel import daemon
 

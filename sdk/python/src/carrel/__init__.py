@@ -49,6 +49,7 @@ from .results import (
     CommandInfo,
     CopySummary,
     Diff,
+    Disk,
     Event,
     ExecResult,
     FileChange,
@@ -60,6 +61,7 @@ from .results import (
     Service,
     Snapshot,
     Usage,
+    Workspace,
 )
 from .runner import AsyncSandboxRunner, SandboxRunner, run_code, run_command
 from .sandbox import AsyncSandbox, Sandbox
@@ -85,6 +87,7 @@ __all__ = [
     "DaemonError",
     "DeniedError",
     "Diff",
+    "Disk",
     "Endpoint",
     "Event",
     "ExecResult",
@@ -123,6 +126,7 @@ __all__ = [
     "UnavailableError",
     "UnsupportedError",
     "Usage",
+    "Workspace",
     "create_sandbox_client",
     "run_code",
     "run_command",

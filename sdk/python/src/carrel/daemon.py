@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Union
 
 from ._endpoint import Endpoint, find_endpoint
 from ._settings import Mount, Size, settings_of
 from ._sse import EventParser
 from ._steps import AsyncSide, Request, Steps, SyncSide, T, operation, perform, perform_async
 from ._transport import AsyncHttpTransport, HttpTransport
-from .results import Event, ExecResult, SandboxInfo
+from .results import Disk, Event, ExecResult, SandboxInfo, Snapshot
 
 _PAGE = 500
 
@@ -71,6 +71,23 @@ class CarrelCore:
         """Ends a sandbox and removes what belongs to it. One that has ended is fine."""
         query = {"grace_ms": str(int(grace * 1000))}
         yield Request("DELETE", f"/v1/sandboxes/{box_id}", query, repeatable=True)
+
+    @operation
+    def disk(self) -> Steps[Disk]:
+        """The workspaces and snapshots that one has, and what is charged for them."""
+        reply = yield Request("GET", "/v1/workspaces", repeatable=True)
+        return Disk.of(reply.json())
+
+    @operation
+    def delete_workspace(self, name: str) -> Steps[None]:
+        """Removes a workspace that no sandbox has, with its snapshots."""
+        yield Request("DELETE", f"/v1/workspaces/{name}", patience=600.0)
+
+    @operation
+    def delete_snapshot(self, snapshot: Union[str, Snapshot]) -> Steps[None]:
+        """Removes a snapshot. What later ones have of it stays."""
+        wanted = snapshot if isinstance(snapshot, str) else snapshot.id
+        yield Request("DELETE", f"/v1/snapshots/{wanted}", patience=600.0)
 
     @operation
     def run(

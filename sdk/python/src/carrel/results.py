@@ -258,6 +258,49 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class Workspace:
+    """A workspace on the disk of the daemon's host, and what its owner is charged for it."""
+
+    name: str
+    owner: str
+    goes_with: str | None
+    limit_bytes: int
+    charged_bytes: int
+    snapshots: tuple[Snapshot, ...]
+
+    @classmethod
+    def of(cls, data: Json) -> Workspace:
+        rows = ({**row, "workspace": data["name"]} for row in data["snapshots"])
+        return cls(
+            data["name"],
+            data["owner"],
+            data["goes_with"],
+            data["limit_bytes"],
+            data["charged_bytes"],
+            tuple(Snapshot.of(row) for row in rows),
+        )
+
+
+@dataclass(frozen=True)
+class Disk:
+    """What there is on the disk beside sandboxes; the sums are what is charged for it."""
+
+    workspaces: tuple[Workspace, ...]
+    workspaces_bytes: int
+    snapshots_bytes: int
+    quota_bytes: int | None
+
+    @classmethod
+    def of(cls, data: Json) -> Disk:
+        return cls(
+            tuple(Workspace.of(row) for row in data["workspaces"]),
+            data["workspaces_bytes"],
+            data["snapshots_bytes"],
+            data["quota_bytes"],
+        )
+
+
+@dataclass(frozen=True)
 class Change:
     """One entry of a diff. ``before`` and ``after`` are what SPECIFICATION.md says, or None."""
 
