@@ -207,17 +207,18 @@ constexpr std::array kCommands = {
         "its hash first. A running sandbox stands still meanwhile. SNAPSHOT is one of this "
         "workspace; WORKSPACE/SNAPSHOT is one of another.",
         "carrel restore $id before\tby its name\n", Visibility::kListed},
-    Command{CommandId::kFork, "fork", "make another sandbox with the same files",
-            CommandGroup::kFiles, kWorkspaceName, 1, 1, Trailing::kNothing, kUsageFailed,
-            std::nullopt,
-            "Takes a snapshot and prints the id of a new sandbox that continues from it, with the "
-            "same settings and a workspace of its own. Values of variables are not stored, and so "
-            "not passed on. With --from no snapshot is taken: SNAPSHOT is one of its own, and "
-            "WORKSPACE/SNAPSHOT one of another. A workspace that is named has the settings of the "
-            "sandbox that is in it, or the usual ones.",
-            "copy=$(carrel fork $id)\ttry something in a copy\n"
-            "carrel fork $id --from before\tgo on from an earlier moment\n",
-            Visibility::kListed},
+    Command{
+        CommandId::kFork, "fork", "make another sandbox with the same files", CommandGroup::kFiles,
+        kWorkspaceName, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt,
+        "Takes a snapshot and prints the id of a new sandbox that continues from it, with the "
+        "same settings and a workspace of its own, which goes with it unless you name it or take a "
+        "snapshot of it. Values of variables are not stored, and so "
+        "not passed on. With --from no snapshot is taken: SNAPSHOT is one of its own, and "
+        "WORKSPACE/SNAPSHOT one of another. A workspace that is named has the settings of the "
+        "sandbox that is in it, or the usual ones.",
+        "copy=$(carrel fork $id)\ttry something in a copy\n"
+        "carrel fork $id --from before\tgo on from an earlier moment\n",
+        Visibility::kListed},
     Command{CommandId::kDiff, "diff", "show what changed in a workspace", CommandGroup::kFiles,
             kWorkspaceName, 1, 1, Trailing::kNothing, kUsageFailed, std::nullopt,
             "Without --from: since its last snapshot, or since it began. Without --to: until now. "
