@@ -102,10 +102,11 @@ Error HttpModel::without_key(Error error) const {
   if (settings_.key.empty()) {
     return error;
   }
+  constexpr std::string_view kInItsPlace = "[key]";
   for (std::string* text : {&error.message, &error.hint}) {
     for (std::size_t at = text->find(settings_.key); at != std::string::npos;
-         at = text->find(settings_.key, at)) {
-      text->replace(at, settings_.key.size(), "[key]");
+         at = text->find(settings_.key, at + kInItsPlace.size())) {
+      text->replace(at, settings_.key.size(), kInItsPlace);  // a short one may be in this
     }
   }
   return error;
