@@ -130,6 +130,7 @@ Status Agent::open(storage::Home& home) {
   options.flow = plan_.flow;
   options.execution = plan_.execution;
   options.cached_files = plan_.cached_files;
+  options.reuse = plan_.reuse;
   options.switches = plan_.switches;
   options.replay = plan_.replay;
   options.tell = [this](const journal::RunEvent& event) { reporter_.run_event(event); };

@@ -33,6 +33,7 @@ struct AgentPlan {
   std::string execution;
   std::optional<journal::Replay> replay = {};  // of which execution it is one; a new one only
   journal::CachedFiles cached_files = journal::CachedFiles::kPutBack;
+  journal::Reuse reuse = journal::Reuse::kAny;
   journal::Switches switches = {};
   std::string image;  // what identifies the sandbox's image, for the keys of turns
   std::chrono::milliseconds question_patience{600'000};

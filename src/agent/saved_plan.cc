@@ -27,6 +27,7 @@ Status save_plan(const storage::Home& home, const std::string& execution, const 
     return system_error("make the folder for plans of agents");
   }
   Json object{{"flow", plan.flow.name}, {"workspace", plan.workspace}};
+  object["reuse"] = plan.reuse == journal::Reuse::kAny ? "any" : "own";
   object["profile"] = Json::parse(profile_to_json(plan.profile), nullptr, false);
   if (plan.wish.has_value()) {
     object["sandbox"] = Json::parse(manager::wish_to_json(*plan.wish), nullptr, false);
@@ -52,6 +53,11 @@ Result<SavedPlan> load_plan(const storage::Home& home, const std::string& execut
                 parse_profile(member(object, "profile").dump(), "the recorded profile"));
   plan.workspace = text_member(object, "workspace");
   plan.flow.name = text_member(object, "flow");
+  // In plans of earlier versions it is not said.
+  const bool is_task = plan.flow.name == "default" || plan.flow.name == "typed";
+  const std::string reuse = text_member(object, "reuse");
+  plan.reuse =
+      reuse == "any" || (reuse.empty() && !is_task) ? journal::Reuse::kAny : journal::Reuse::kOwn;
   if (const Json& wish = member(object, "sandbox"); wish.is_object()) {
     CARREL_ASSIGN(plan.wish, manager::wish_from_json(wish.dump()));
   }

@@ -7,6 +7,7 @@
 #include "agent/flow_file.h"
 #include "agent/profile.h"
 #include "base/result.h"
+#include "journal/run.h"
 #include "manager/making.h"
 #include "storage/home.h"
 
@@ -22,6 +23,8 @@ struct SavedPlan {
   // How its sandbox was asked for: what the profile says, the options, and the files that they
   // name.
   std::optional<manager::Wish> wish = {};
+  // Whose turns it takes from the journal. A task those of its own execution only.
+  journal::Reuse reuse = journal::Reuse::kOwn;
 };
 
 Status save_plan(const storage::Home& home, const std::string& execution, const SavedPlan& plan);

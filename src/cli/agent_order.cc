@@ -103,8 +103,12 @@ Result<AgentOrder> read_agent_order(const Context& context, const storage::Home&
     CARREL_ASSIGN(order.plan, agent::load_plan(home, order.execution));
   } else if (file.has_value()) {
     CARREL_TRY(take_flow_file(std::string(*file), order, profile));
+    order.plan.reuse = journal::Reuse::kAny;
   } else if (has_task) {
     order.plan.flow.turns = {{{}, std::string(arguments.operands[1])}};
+  }
+  if (arguments.has(OptionId::kCached)) {
+    order.plan.reuse = journal::Reuse::kAny;
   }
   if (!has_task && !file.has_value()) {
     const bool person = ::isatty(STDIN_FILENO) != 0 && !context.json();
@@ -222,6 +226,7 @@ Result<agent::AgentPlan> make_agent_plan(const Context& context, storage::Home& 
   plan.flow = order.plan.flow.name;
   plan.execution = order.execution;
   plan.replay = order.replay;
+  plan.reuse = order.plan.reuse;
   if (context.arguments.value(OptionId::kCachedFiles).value_or("restore") == "keep") {
     plan.cached_files = journal::CachedFiles::kKeep;
   }

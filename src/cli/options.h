@@ -205,6 +205,7 @@ enum class OptionId {
   kExecution,
   kResume,
   kCachedFiles,
+  kCached,
   kMostSteps,
   kMostTokens,
   kMostTime,

@@ -23,6 +23,9 @@ enum class Granularity { kTurn, kCall };
 // What happens to the workspace when a turn is taken from the record: it becomes what that turn
 // left, or it stays as it is, and a warning says so.
 enum class CachedFiles { kPutBack, kKeep };
+// Whose turns may be taken from the record: those of earlier runs of this execution, or those of any
+// that has the same key.
+enum class Reuse { kOwn, kAny };
 // From where a result came.
 enum class How { kLive, kCached, kOverridden };
 
@@ -61,6 +64,7 @@ struct RunOptions {
   std::string execution = {};
   Granularity granularity = Granularity::kTurn;
   CachedFiles cached_files = CachedFiles::kPutBack;
+  Reuse reuse = Reuse::kAny;
   Switches switches = {};
   std::optional<Replay> replay = {};
   // Told as it happens. Warnings are for people: a cached turn with side effects, a damaged record.

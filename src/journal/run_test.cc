@@ -65,6 +65,24 @@ TEST_F(RunTest, ARepeatedRunTakesEverythingFromTheRecordUnlessTheCacheIsOff) {
   EXPECT_EQ(journal_->find_execution("e")->runs, 3);
 }
 
+TEST_F(RunTest, OnlyOwnTurnsAreTakenIfThatIsSaid) {
+  const auto work = [&](const std::string& execution, Reuse reuse) {
+    auto run = begin({.execution = execution, .reuse = reuse});
+    const How how = take(*run, "one").value().how;
+    EXPECT_TRUE(run->finish().ok());
+    return how;
+  };
+  EXPECT_EQ(work("a", Reuse::kOwn), How::kLive);
+  std::filesystem::remove(path("file"));  // as a new execution begins
+  EXPECT_EQ(work("b", Reuse::kOwn), How::kLive);
+  EXPECT_EQ(work("b", Reuse::kOwn), How::kCached);
+  std::filesystem::remove(path("file"));
+  EXPECT_EQ(work("c", Reuse::kAny), How::kCached);
+  EXPECT_TRUE(journal_->remove("a").ok());
+  EXPECT_TRUE(journal_->remove("b").ok());
+  EXPECT_EQ(work("c", Reuse::kOwn), How::kCached) << "what it took is its own";
+}
+
 TEST_F(RunTest, TheLastTurnsFilesAreThereAlsoIfAllCameFromTheRecord) {
   {
     auto run = begin({.execution = "e"});

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <utility>
 
 #include "journal/run.h"
 #include "journal/run_parts.h"
@@ -92,7 +94,8 @@ Result<TurnResult> Run::choose(TurnRow& row, const TurnSubject& given, const Tur
   set_key(row, subject);
   const bool is_live = plan.has_value() && plan->mode() == Replay::Mode::kLive;
   // What a live replay has finished is not run again when the replay itself is.
-  const Recorded from = is_live ? Recorded::kEarlierRuns : Recorded::kAnywhere;
+  const bool own = is_live || (!plan.has_value() && options_.reuse == Reuse::kOwn);
+  const Recorded from = own ? Recorded::kEarlierRuns : Recorded::kAnywhere;
   CARREL_ASSIGN(std::optional<TurnRow> recorded, look_up(row.key, from));
   if (recorded.has_value()) {
     return take_from(row, std::move(*recorded), std::nullopt);
@@ -126,12 +129,21 @@ Result<std::optional<TurnRow>> Run::look_up(const std::string& key, Recorded fro
   if (options_.switches.disable_cache) {
     return std::optional<TurnRow>();
   }
-  CARREL_ASSIGN(std::vector<TurnRow> known, journal_.rows().turns_with_key(key));
+  Store& rows = journal_.rows();
+  std::vector<TurnRow> known;
+  if (from == Recorded::kAnywhere) {
+    CARREL_ASSIGN(known, rows.turns_with_key(key));
+  }
+  // What this execution took from another one is its own, also when that one is gone. Of a replay,
+  // that was taken as its plan says.
+  CARREL_ASSIGN(std::vector<TurnRow> mine, rows.turns_with_key(key, execution_.id));
+  std::erase_if(mine, [&](const TurnRow& turn) {
+    return turn.run >= execution_.runs ||
+           (turn.state == TurnState::kFinished ? from == Recorded::kAnywhere
+                                               : parts_->plan.has_value());
+  });
+  std::move(mine.begin(), mine.end(), std::back_inserter(known));
   for (TurnRow& turn : known) {
-    const bool own = turn.execution == execution_.id && turn.run < execution_.runs;
-    if (from == Recorded::kEarlierRuns && !own) {
-      continue;
-    }
     CARREL_ASSIGN(const bool there, has_files(turn));
     if (there) {
       return std::optional<TurnRow>(std::move(turn));

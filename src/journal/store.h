@@ -61,6 +61,9 @@ class Store {
   Result<std::vector<TurnRow>> newest_turns(std::size_t most);
   // Finished ones, the newest first; those whose sum is wrong are left out, with a warning.
   Result<std::vector<TurnRow>> turns_with_key(const std::string& key);
+  // Of that execution, also ones that it took from the record.
+  Result<std::vector<TurnRow>> turns_with_key(const std::string& key,
+                                              const std::string& execution);
   // The newest finished one of that flow and name whose number is below that of `before`.
   Result<std::optional<TurnRow>> turn_before(const std::string& flow, const TurnRow& before);
   // Whether any execution or turn refers to it.

@@ -140,6 +140,14 @@ Result<std::vector<TurnRow>> Store::turns_with_key(const std::string& key) {
                     [&](Database::Statement& to) { to.bind(key); });
 }
 
+Result<std::vector<TurnRow>> Store::turns_with_key(const std::string& key,
+                                                   const std::string& execution) {
+  return list_turns("SELECT " CARREL_TURN_COLUMNS
+                    " FROM turns WHERE key = ? AND execution = ? AND state IN ('finished', "
+                    "'cached') ORDER BY number DESC LIMIT 16",
+                    [&](Database::Statement& to) { to.bind(key).bind(execution); });
+}
+
 Result<std::optional<TurnRow>> Store::turn_before(const std::string& flow, const TurnRow& before) {
   CARREL_ASSIGN(std::vector<TurnRow> rows,
                 list_turns("SELECT " CARREL_TURN_COLUMNS

@@ -163,6 +163,59 @@ text = "Done."
   EXPECT_NE(carrel({"agent", "run", "--resume", "nothing"}).status, 0);
 }
 
+// What another execution answered is no answer of this one, unless that is asked for.
+TEST_P(Agent, ATaskIsWorkedOnAnewUnlessSomethingElseIsAskedFor) {
+  provide({{{"text", "One."}}, {{"text", "Two."}}, {{"text", "Three."}}});
+  const std::string task = "say a number";
+  EXPECT_EQ(ask("openai", {task})["turns"][0]["text"], "One.");
+  const json again = ask("openai", {task});
+  EXPECT_EQ(again["turns"][0]["text"], "Two.");
+  EXPECT_EQ(again["turns"][0]["how"], "live");
+  EXPECT_EQ(ask("openai", {task, "--execution", "mine"})["turns"][0]["text"], "Three.");
+  EXPECT_EQ(model_->requests().size(), 3U);
+  // That one again, and that of whoever was the last.
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{task, "--execution", "mine"}, {task, "--cached"}}) {
+    const json same = ask("openai", words);
+    EXPECT_EQ(same["turns"][0]["text"], "Three.") << last_.err;
+    EXPECT_EQ(same["turns"][0]["how"], "cached");
+  }
+  EXPECT_EQ(agent({"--resume", again["execution"]},
+                  {.environment = {"OPENAI_API_KEY=k"}})["turns"][0]["text"],
+            "Two.");
+  EXPECT_EQ(model_->requests().size(), 3U);
+  EXPECT_THAT(carrel({"help", "agent"}).out, HasSubstr("--cached"));
+}
+
+TEST_P(Agent, ATaskFailsWhileItsModelIsDown) {
+  provide({{{"text", "One."}}});
+  EXPECT_EQ(ask("openai", {"say a number"})["turns"][0]["text"], "One.");
+  model_.reset();
+  const json down = agent({"--profile", "profile.toml", "--max-time", "3s", "say a number"},
+                          {.environment = {"OPENAI_API_KEY=k"}});
+  EXPECT_EQ(last_.status, 1) << last_.out;
+  EXPECT_THAT(down["error"]["message"].get<std::string>(), HasSubstr("Connection refused"));
+}
+
+// What an execution took from another one is its own from then on.
+TEST_P(Agent, WhatWasTakenFromAnotherExecutionIsThereWhenItIsResumed) {
+  provide({{{"text", "One."}}});
+  ask("openai", {"say a number"});
+  const json taken = ask("openai", {"say a number", "--cached"});
+  EXPECT_EQ(taken["turns"][0]["how"], "cached");
+  const json first = json::parse(carrel({"flow", "ls", "--json"}).out, nullptr, false);
+  for (const json& one : first["executions"]) {
+    if (one["execution"] != taken["execution"]) {
+      EXPECT_EQ(carrel({"flow", "rm", one["execution"]}).status, 0);
+    }
+  }
+  const json resumed =
+      agent({"--resume", taken["execution"]}, {.environment = {"OPENAI_API_KEY=k"}});
+  EXPECT_EQ(last_.status, 0) << last_.out << last_.err;
+  EXPECT_THAT(resumed.dump(), HasSubstr("\"how\":\"cached\""));
+  EXPECT_EQ(model_->requests().size(), 1U);
+}
+
 // What was typed for the sandbox is a part of what is resumed.
 TEST_P(Agent, AResumedTaskHasTheSandboxThatItBeganWith) {
   const std::string script = file("script.toml", R"(
