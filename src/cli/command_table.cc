@@ -76,7 +76,7 @@ constexpr std::array kCommands = {
         "carrel exec --detach $id -- ./server\tin the background\n",
         Visibility::kListed},
     Command{CommandId::kAttach, "attach", "open an interactive shell in a sandbox",
-            CommandGroup::kLongLived, kSandbox, 1, 1, Trailing::kNothing, kCarrelFailed,
+            CommandGroup::kLongLived, kSandbox, 1, 1, Trailing::kNothing, kUsageFailed,
             std::nullopt,
             "A shell of its own, without a time limit, at this terminal, which the standard input "
             "has to be; the sandbox stays when it ends.",

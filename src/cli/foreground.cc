@@ -85,7 +85,7 @@ Status Foreground::check_terminal(std::string_view what, std::string_view hint) 
   if (::isatty(STDIN_FILENO) != 0) {
     return {};
   }
-  return Error{Code::kInvalid, 0,
+  return Error{Code::kUnsupported, 0,
                std::string(what) + " needs a terminal to type at, and the standard input is none",
                std::string(hint)};
 }

@@ -36,7 +36,7 @@ TEST(ToJson, HasTheFieldsOfAResultInTheirOrder) {
             R"({"exit_code":137,"signal":9,"stdout":"out\n","stderr":"err \"quoted\"\n",)"
             R"("cwd":"/workspace","success":false,"timed_out":false,"oom_killed":true,)"
             R"("truncated":true,"shell_restarted":true,"duration_ms":1234,)"
-            R"("reason":"out of memory"})");
+            R"("reason":"out of memory","causes":[]})");
 }
 
 TEST(ToJson, SuccessAndTimeoutAreSaid) {

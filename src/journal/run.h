@@ -23,8 +23,8 @@ enum class Granularity { kTurn, kCall };
 // What happens to the workspace when a turn is taken from the record: it becomes what that turn
 // left, or it stays as it is, and a warning says so.
 enum class CachedFiles { kPutBack, kKeep };
-// Whose turns may be taken from the record: those of earlier runs of this execution, or those of any
-// that has the same key.
+// Whose turns may be taken from the record: those of earlier runs of this execution, or those of
+// any that has the same key.
 enum class Reuse { kOwn, kAny };
 // From where a result came.
 enum class How { kLive, kCached, kOverridden };

@@ -68,9 +68,7 @@ void add_files_full(ExecResult& result, const std::string& sizes) {
   }
   const std::string full = "a file system is full: " + sizes;
   result.reason += (result.reason.empty() ? "" : "; ") + full;
-  add_cause(result, {"disk", full,
-                     "--disk, --tmp, within three fifths of --memory; --workspace NAME is on the "
-                     "disk"});
+  add_cause(result, {"disk", full, "--disk, --tmp, --memory"});
 }
 
 std::string render(const ExecResult& result) {

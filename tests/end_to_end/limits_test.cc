@@ -213,10 +213,11 @@ TEST_P(Limits, SharedPagesCountOnce) {
 // R72: a file outlives the command that was ended while it had it, and can still be removed
 TEST_P(Limits, FilesThatTookTheirPartOfTheMemoryCanBeRemoved) {
   Box box(GetParam(), {"--memory", "128m", "--tmp", "400m"});
-  EXPECT_NE(box.sh("head -c 300M /dev/zero > /tmp/f; "
-                   "python3 -c 'import time; x = bytearray(120 << 20); time.sleep(2)' && echo alive")
-                .out,
-            "alive\n");
+  EXPECT_NE(
+      box.sh("head -c 300M /dev/zero > /tmp/f; "
+             "python3 -c 'import time; x = bytearray(120 << 20); time.sleep(2)' && echo alive")
+          .out,
+      "alive\n");
   if (!as_root() && !walls().engine()) {  // a group that is full has no room for another shell
     EXPECT_EQ(box.sh("rm /tmp/f; sleep 0.2; echo alive").out, "alive\n");
   }
