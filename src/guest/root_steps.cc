@@ -224,10 +224,12 @@ bool RootBuilder::make_read_only(const MountStep& step) {
 bool RootBuilder::mount_overlay(const MountStep& step) {
   // The layers are named through descriptors, so no byte of a path can be read as an option.
   int slot = built_.tmpfs[step.slot];
-  source_.set(step.source);
-  int lower = openat(AT_FDCWD, source_.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  const bool there = step.source.empty();
+  source_.set(there ? step.path : step.source);
+  int lower = openat(there ? tree_.root() : AT_FDCWD, source_.c_str(),
+                     O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (lower < 0) {
-    return failure_.at("open", step.source, -errno);
+    return failure_.at("open", there ? step.path : step.source, -errno);
   }
   Text<24> upper_name;
   upper_name.add("upper").add_number(overlays_);
@@ -261,12 +263,12 @@ bool RootBuilder::mount_overlay(const MountStep& step) {
     close(context);
   }
   if (mount < 0) {
-    return failure_.at("mount an overlay of", step.source, mount);
+    return failure_.at("mount an overlay of", there ? step.path : step.source, mount);
   }
   if (step.path.empty()) {  // the root itself
     return replace_root(step, mount);
   }
-  return make_target(step) && attach(step, mount, attributes_of(step), kTmpfsAttributes);
+  return (there || make_target(step)) && attach(step, mount, attributes_of(step), kTmpfsAttributes);
 }
 
 // From here on the plan builds on `mount` instead of on the empty tmpfs.

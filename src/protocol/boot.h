@@ -43,10 +43,11 @@ enum class StepKind : std::uint8_t {
                       // file of the root that is empty, and the same for all masks;
                       // kStepOptional: unless nobody in the sandbox could open it anyway
   kReadOnly = 12,     // make what is at `path` read-only
-  kOverlay = 13,   // the host's directory `source` under a throw-away upper from `slot`, at `path`
-  kSealRoot = 14,  // make the root itself read-only
-  kReplace = 15,   // cover the file at `path` with one that holds `source`
-  kTree = 16,      // mount the tree that came as descriptor `slot` of the plan at `path`, with all
+  kOverlay = 13,      // the host's directory `source` or, where that is empty, what is mounted at
+                      // `path` already, under a throw-away upper from `slot`, at `path`
+  kSealRoot = 14,     // make the root itself read-only
+  kReplace = 15,      // cover the file at `path` with one that holds `source`
+  kTree = 16,  // mount the tree that came as descriptor `slot` of the plan at `path`, with all
                // that is mounted in it. It is a detached mount or, where `source` is given, what
                // the host's path `source` has to be: a guest can copy the mounts of its own
                // namespace only, so it opens that path and compares

@@ -10,6 +10,7 @@
 
 #include "support/box.h"
 #include "support/fixture.h"
+#include "support/walls.h"
 
 namespace carrel::test {
 namespace {
@@ -21,7 +22,7 @@ using std::chrono::seconds;
 // Makes, in the directory argv[1], what the tests import: root/ with the files of a small system,
 // root.tar, root.tar.gz, oci/ and oci.tar (two layers, gzip), docker.tar (two layers, in the form
 // of `docker save`), and hostile archives, each named after what it tries.
-constexpr const char* kMaker = R"(
+const std::string kMaker = R"(
 import gzip, hashlib, io, json, os, platform, shutil, sys, tarfile
 work, busybox = sys.argv[1:3]
 os.chdir(work)
@@ -152,6 +153,50 @@ write('rights.tar', tar('root', *rights))
 write('canary', b'canary')
 )";
 
+// More of the same script.
+constexpr const char* kMakeHomes = R"(
+# What a Dockerfile put into its user's home, and homes that an image should not have.
+def with_home(name, user, *members):
+    layer = tar(*members)
+    c = config([low, layer], user)
+    write('home-' + name + '.tar', tar(
+        member(sha(c) + '.json', c), member('one/layer.tar', low), member('two/layer.tar', layer),
+        member('manifest.json', json.dumps([{'Config': sha(c) + '.json', 'RepoTags': ['home-' + name + ':1'],
+            'Layers': ['one/layer.tar', 'two/layer.tar']}]).encode())))
+
+def home_of(place):
+    return [member(place + '/.local/lib/module', b'installed\n'), member(place + '/.profile', b'old\n'),
+            member(place + '/bin/tool', b'#!/bin/sh\necho tool runs\n', mode=0o755),
+            member(place + '/locked', b'read only\n', mode=0o444), member(place + '/gone', b'gone\n')]
+
+def passwd_of(home, user='root', uid=0):
+    return member('etc/passwd', ('%s:x:%d:%d::%s:/bin/sh\n' % (user, uid, uid, home)).encode())
+
+to = dict(type=tarfile.SYMTYPE)
+with_home('root', '', *home_of('root'))
+with_home('app', 'app', passwd_of('/app', 'app', 4321), *home_of('app'))
+with_home('people', 'app', passwd_of('/home/app', 'app', 4321), *home_of('home/app'))
+with_home('link', '', member('root', linkname='/etc', **to))
+with_home('relative', '', member('root', linkname='../../../../../../etc', **to))
+with_home('work', '', member('root', linkname=work, **to))
+with_home('parent', 'app', passwd_of('/home/app', 'app', 4321), member('home', linkname='/', **to))
+with_home('file', '', member('root', b'a file'))
+with_home('inside', '', member('root/shadow', linkname='/etc/shadow', **to),
+          member('root/canary', linkname=work + '/canary', **to),
+          member('root/su', b'x', mode=0o6755), member('root/null', type=tarfile.CHRTYPE, devmajor=1, devminor=3),
+          member('root/whiteout', type=tarfile.CHRTYPE, devmajor=0, devminor=0),
+          member('root/pipe', type=tarfile.FIFOTYPE), member('root/.wh.marker'))
+for number, home in enumerate(('/', '/etc', '/proc', '/proc/self/root', '/workspace', '/..', '/root/../../..',
+                               'root', '', '/dev', '/tmp', '/run', work, '/nonexistent', '/a\x01b', '/' + 'x' * 5000)):
+    with_home('odd%d' % number, '', passwd_of(home), member('etc/CANARY', b'of the image'))
+xattrs = tarfile.TarInfo('root')
+xattrs.type = tarfile.DIRTYPE
+xattrs.mode = 0o755
+xattrs.pax_headers = {'SCHILY.xattr.user.overlay.redirect': '/etc', 'SCHILY.xattr.user.overlay.opaque': 'y',
+                      'SCHILY.xattr.trusted.overlay.redirect': '/etc'}
+with_home('xattrs', '', (xattrs, b''), member('root/own', b'own\n'))
+)";
+
 class Images : public CarrelTest {
  protected:
   void SetUp() override {
@@ -159,7 +204,7 @@ class Images : public CarrelTest {
     if (IsSkipped()) {
       return;
     }
-    const std::string maker = file("make.py", kMaker);
+    const std::string maker = file("make.py", kMaker + more());
     Launch launch;
     launch.program = "/usr/bin/python3";
     launch.arguments = {maker, work(), "/bin/busybox"};
@@ -177,6 +222,7 @@ class Images : public CarrelTest {
     }
   }
 
+  [[nodiscard]] virtual std::string more() const { return {}; }
   [[nodiscard]] std::string work() const { return place().work(GetParam()); }
   [[nodiscard]] std::string images() const { return place().home(GetParam()) + "/images"; }
   [[nodiscard]] std::size_t count(const std::string& folder) const {
@@ -190,6 +236,12 @@ class Images : public CarrelTest {
   }
 };
 CARREL_AS_BOTH(Images);
+
+class ImageHomes : public Images {
+ protected:
+  [[nodiscard]] std::string more() const override { return kMakeHomes; }
+};
+CARREL_AS_BOTH(ImageHomes);
 
 TEST_P(Images, EverySourceRuns) {
   for (const char* source : {"root", "root.tar", "root.tar.gz", "root.tar.zst"}) {
@@ -249,6 +301,92 @@ TEST_P(Images, ConfigurationOfTheImageIsFollowed) {
   Run none = carrel({"run", "--image", "root"});
   EXPECT_EQ(none.status, 125);
   EXPECT_TRUE(says_one_line(none, "needs a command"));
+}
+
+// What a Dockerfile put into the home is there, belongs to the user, and stays as it is in the
+// image.
+TEST_P(ImageHomes, HomeOfTheImageIsThereAndCanBeWrittenTo) {
+  if (walls().backend != "native") {  // it is empty, and that is told
+    ASSERT_EQ(carrel({"image", "import", "home-root.tar"}).status, 0);
+    const Run made = carrel({"create", "--image", "home-root:1"});
+    const std::string id = made.out.substr(0, made.out.find('\n'));
+    EXPECT_EQ(carrel({"exec", id, "--", "sh", "-c", "ls -A ~"}).out, "") << made.err;
+    const Run told = carrel({"info", "--enforcement", id});
+    EXPECT_NE(told.out.find("home of the image"), std::string::npos) << told.out;
+    return;
+  }
+  for (const auto& [name, place] :
+       {std::pair("root", "/root"), std::pair("app", "/app"), std::pair("people", "/home/app")}) {
+    ASSERT_EQ(carrel({"image", "import", std::string("home-") + name + ".tar"}).status, 0) << name;
+    const std::string image = std::string("home-") + name + ":1";
+    const std::string script =
+        "cd; cat .local/lib/module .profile gone; bin/tool; stat -c %U:%a .local/lib locked; "
+        "echo new > .profile; echo more >> .local/lib/module; echo own > .local/lib/own; rm gone; "
+        "mkdir -p .cache/x; mv bin moved; moved/tool; (echo x > locked) 2>/dev/null || echo kept; "
+        "rm -rf .local/lib; ls -a | tr '\\n' ' '; cat .profile; find . ! -user $(id -un)";
+    const std::string expected =
+        "installed\nold\ngone\ntool runs\n" +
+        std::string(place == std::string("/root") ? "agent" : "app") + ":755\n" +
+        std::string(place == std::string("/root") ? "agent" : "app") +
+        ":444\ntool runs\nkept\n. .. .cache .local .profile locked moved new\n";
+    for (int again = 0; again < 2; ++again) {
+      const Run run = carrel({"run", "--image", image, "--", "sh", "-c", script});
+      EXPECT_EQ(run.out, expected) << name << ": " << run.err;
+    }
+    const Run made = carrel({"create", "--image", image});
+    ASSERT_EQ(made.status, 0) << made.err;
+    const std::string id = made.out.substr(0, made.out.find('\n'));
+    EXPECT_EQ(carrel({"exec", id, "--", "sh", "-c", script}).out, expected) << name;
+    EXPECT_EQ(carrel({"exec", id, "--", "sh", "-c", "cat ~/.profile"}).out, "new\n") << name;
+    if (place != std::string("/home/app")) {
+      const Run old = carrel({"run", "--image", image, "--", "sh", "-c",
+                              std::string(place) + "/bin/tool; echo $HOME"});
+      EXPECT_EQ(old.out.find("tool runs\n/home/"), 0U) << name << old.out << old.err;
+    }
+  }
+}
+
+TEST_P(ImageHomes, WhatIsWrittenToAHomeIsInMemoryAndBounded) {
+  ASSERT_EQ(carrel({"image", "import", "home-root.tar"}).status, 0);
+  const Run run =
+      carrel({"run", "--image", "home-root:1", "--disk", "8m", "--", "sh", "-c",
+              "dd if=/dev/zero of=$HOME/big bs=1M count=64; test -s $HOME/big && echo some"});
+  EXPECT_NE(run.err.find("No space left"), std::string::npos) << run.err;
+  EXPECT_EQ(run.out, "some\n");
+}
+
+// An image is a stranger's, and so is what it says is its home.
+TEST_P(ImageHomes, HostileHomesLeadNowhere) {
+  std::vector<std::string> names = {"link", "relative", "work", "parent", "file"};
+  for (int i = 0; i < 16; ++i) {
+    names.push_back("odd" + std::to_string(i));
+  }
+  for (const std::string& name : names) {
+    const Run imported = carrel({"image", "import", "home-" + name + ".tar"});
+    ASSERT_EQ(imported.status, 0) << name << imported.err;
+    const Run run = carrel({"run", "--image", "home-" + name + ":1", "--", "sh", "-c",
+                            "ls -A ~; touch ~/own && ls ~; "
+                            "grep -c ' /home/[a-z]* ' /proc/self/mountinfo; "
+                            "grep -c ^root: /etc/passwd; cd ~ && pwd"});
+    EXPECT_EQ(run.out.substr(0, run.out.find("/home")), "own\n1\n1\n") << name << run.err;
+    EXPECT_EQ(run.status, 0) << name << run.err;
+  }
+  if (walls().backend != "native") {
+    return;  // what is in the image's home is not shown
+  }
+  ASSERT_EQ(carrel({"image", "import", "home-inside.tar"}).status, 0);
+  const Run inside = carrel(
+      {"run", "--image", "home-inside:1", "--", "sh", "-c",
+       "cd; cat shadow canary; ls -A | tr '\\n' ' '; find . -perm /6000 -o -type b -o -type c -o "
+       "-type p; echo mine > canary; rm shadow && ln -s /etc/passwd shadow && cat shadow | wc -l"});
+  EXPECT_EQ(inside.out.substr(0, inside.out.find(' ')), "canary") << inside.out << inside.err;
+  EXPECT_EQ(inside.out.find("./"), std::string::npos) << inside.out;
+  EXPECT_EQ(read_text(work() + "/canary"), "canary");
+  ASSERT_EQ(carrel({"image", "import", "home-xattrs.tar"}).status, 0);
+  const Run xattrs = carrel({"run", "--image", "home-xattrs:1", "--", "sh", "-c",
+                             "cd; cat own; ls -A | wc -l; rm own; mkdir own; ls -A own | wc -l; "
+                             "mknod own/hidden c 0 0 2>/dev/null; ls -A own | wc -l"});
+  EXPECT_EQ(xattrs.out, "own\n1\n0\n0\n") << xattrs.err;
 }
 
 TEST_P(Images, TheUserOfTheImageIsFollowedAndNeverRoot) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "backends/native/image_home.h"
 #include "backends/native/network.h"
 #include "backends/native/remains.h"
 #include "backends/native/services.h"
@@ -126,6 +127,7 @@ Result<Creation> Creation::begin(storage::Home& home, storage::OpenState& rows, 
     CARREL_TRY(creation.add_row());
   }
   CARREL_TRY(add_trust(home, request.id, request.spec, job.trees));
+  CARREL_TRY(add_image_home(request.spec, job.trees));
   const bool is_warm = parts.has_value();
   auto launched = is_warm ? creation.launch_warm(std::move(job), std::move(*parts))
                           : creation.launch_new(std::move(job), std::move(why_no_scope));

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "backends/native/image_home.h"
 #include "policy/file_room.h"
 #include "policy/network.h"
 
@@ -171,6 +172,9 @@ Enforcement describe(const policy::Spec& spec, const EnforcementFacts& facts) {
   } else {
     add("disk", "watchdog",
         "a named workspace has no file system of its own: who makes it too large is ended");
+  }
+  if (!spec.image_name.empty() && !shows_image_home(spec)) {
+    add("home", "empty", "the home of the image is not shown behind these walls");
   }
   add("tmp", "tmpfs", "counted as memory" + (apart.empty() ? "" : "; /tmp and /dev/shm" + apart));
   if (facts.logout.has_value()) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/native/id_ranges.h"
+#include "backends/native/image_home.h"
 #include "backends/native/overlay.h"
 #include "kernel/detached_mount.h"
 #include "kernel/uapi/mount.h"
@@ -58,7 +59,7 @@ Result<std::vector<GivenTree>> duplicate(const std::vector<GivenTree>& trees) {
 
 Result<PreparedTree> prepare(const GivenTree& tree, std::uint32_t id) {
   PreparedTree prepared;
-  if (tree.overlay.has_value()) {
+  if (tree.overlay.has_value() && !is_image_home(tree)) {
     auto made = make_overlay(tree, id);
     if (!made.ok()) {
       return in_tree(std::move(made.error()), tree);

@@ -31,6 +31,7 @@ struct GivenTree {
 
   // Directories below `top` that an overlay is made of, the lowest layer first. Their files belong
   // to the owner. Names have no character that a mount option cannot have.
+  // Without an upper one the source is the layer, under what the sandbox writes (image_home.h).
   struct Overlay {
     std::string top;
     std::vector<std::string> layers;

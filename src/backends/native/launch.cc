@@ -20,6 +20,7 @@
 
 #include "backends/native/boot_message.h"
 #include "backends/native/id_ranges.h"
+#include "backends/native/image_home.h"
 #include "backends/native/launch_child.h"
 #include "backends/native/logout.h"
 #include "backends/native/mounts.h"
@@ -328,6 +329,9 @@ EnforcementFacts Launch::facts(const HostSetup& host, const SandboxGroups& group
   }
   for (std::size_t i = 0; i < request_.trees.size(); ++i) {
     const GivenTree& tree = request_.trees[i];
+    if (is_image_home(tree)) {
+      continue;
+    }
     facts.trees.push_back(
         {tree.target, tree.mode, trees_.at(i).ownership, tree.owner, hidden_text(tree)});
     if (tree.target == kWorkspace) {

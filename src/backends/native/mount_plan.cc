@@ -11,6 +11,7 @@
 #include <memory>
 #include <string_view>
 
+#include "backends/native/image_home.h"
 #include "backends/native/plan_writer.h"
 #include "kernel/captive_network.h"
 #include "policy/file_room.h"
@@ -435,8 +436,14 @@ Result<MountPlan> plan_mounts(const policy::Spec& spec, const HostTree& host,
        {"etc", "var", "dev", "home", "opt", "sys", "workspace", "tmp", "run", "proc"}) {
     shared.directory(name);
   }
-  shared.directory("root", 0700);
   shared.directory(home);
+  // What an image has there is found by its old name, too.
+  const auto image_home = std::find_if(given.trees.begin(), given.trees.end(), is_image_home);
+  if (image_home != given.trees.end() && place_of(*image_home) == "/root") {
+    shared.link("root", home);
+  } else {
+    shared.directory("root", 0700);
+  }
   const bool by_engine = policy::is_furnished_by_engine(spec.backend, spec.runtime);
   const bool furnished =
       by_engine || policy::furnisher_of(spec.backend) == policy::Furnisher::kBuilder;

@@ -202,6 +202,34 @@ TEST(MountPlan, ThisHostGivesOnlyWhatIsDocumented) {
   }
 }
 
+TEST(MountPlan, TheHomeOfAnImageIsUnderWhatIsWrittenToIt) {
+  policy::Spec spec;
+  spec.image = "dir:/srv/image";
+  std::vector<GivenTree> trees(1);
+  trees[0].path = "/srv/image/root";
+  trees[0].target = "/home/agent";
+  trees[0].overlay.emplace();
+  trees[0].overlay->place = "/root";
+  auto plan =
+      plan_mounts(spec, some_host(), some_identity(), Lifetime::kOneShot, {trees, TreesBy::kPath});
+  ASSERT_TRUE(plan.ok());
+  const std::vector<Step> own = decode(plan->own);
+  const auto tree = std::find_if(own.begin(), own.end(),
+                                 [](const Step& step) { return step.kind() == StepKind::kTree; });
+  ASSERT_LT(tree, own.end() - 1);
+  EXPECT_EQ(tree->source, "/srv/image/root");
+  EXPECT_EQ(tree->path, "home/agent");
+  EXPECT_TRUE(tree->has(protocol::kStepReadOnly));
+  const Step& overlay = *(tree + 1);
+  EXPECT_EQ(overlay.kind(), StepKind::kOverlay);
+  EXPECT_EQ(overlay.path, "home/agent");
+  EXPECT_EQ(overlay.source, "") << "what is mounted there";
+  for (const Step& step : own) {
+    EXPECT_FALSE(step.kind() == StepKind::kAttach && step.path == "home/agent");
+  }
+  EXPECT_EQ(content_of(decode(plan->shared), StepKind::kLink, "root"), "home/agent");
+}
+
 TEST(MountPlan, EveryPathStaysBelowTheRoot) {
   each_plan([](const policy::Spec&, const std::vector<Step>& steps) {
     for (const Step& step : steps) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "backends/native/image_home.h"
 #include "backends/native/plan_writer.h"
 #include "policy/mount_paths.h"
 
@@ -100,9 +101,13 @@ void add_trees(PlanWriter& own, const GivenTrees& given) {
     add_target(own, tree);  // what is there stays
     const std::uint32_t writable =
         tree.mode == policy::MountMode::kReadWrite ? 0U : std::uint32_t{protocol::kStepReadOnly};
-    const bool by_path = given.by == TreesBy::kPath && !tree.overlay.has_value();
+    const bool home = is_image_home(tree);
+    const bool by_path = given.by == TreesBy::kPath && (home || !tree.overlay.has_value());
     own.tree(slot++, by_path ? std::string_view(tree.path) : std::string_view(),
              in_root(tree.target), writable | kind_flag(tree.kind));
+    if (home) {
+      own.cover(kDiskSlot, in_root(tree.target));
+    }
     for (const GivenTree::Hidden& hidden : tree.hidden) {
       const bool file = hidden.kind == GivenTree::Kind::kFile;
       own.mask(std::string(in_root(tree.target)) + "/" + hidden.path,

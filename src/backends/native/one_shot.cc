@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "backends/native/image_home.h"
 #include "backends/native/keeper_client.h"
 #include "backends/native/launch.h"
 #include "backends/native/network.h"
@@ -157,6 +158,7 @@ class OneShots::Making {
     request.walls = all_->find_walls_(spec_.backend, spec_.runtime);
     CARREL_ASSIGN(request.trees, duplicate(*trees_));
     CARREL_TRY(add_trust(*all_->home_, id_, spec_, request.trees));
+    CARREL_TRY(add_image_home(spec_, request.trees));
     if (::geteuid() == 0) {
       CARREL_ASSIGN(mark_, leave_mark(*all_->home_, id_, spec_.cgroup_parent));
       request.id_range = range_ = claim_place(*all_->home_, id_);

@@ -97,6 +97,14 @@ class PlanWriter {
     step.flags = protocol::kStepIsFile | protocol::kStepNoExec;
     add(step);
   }
+  // What is mounted at `path` becomes what is under a throw-away upper.
+  void cover(std::uint8_t slot, std::string_view path) {
+    protocol::MountStep step;
+    step.kind = protocol::StepKind::kOverlay;
+    step.slot = slot;
+    step.path = path;
+    add(step);
+  }
   void simple(protocol::StepKind kind, std::string_view path, std::uint32_t flags = 0) {
     protocol::MountStep step;
     step.kind = kind;
