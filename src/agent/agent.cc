@@ -26,6 +26,28 @@ constexpr std::string_view kUsualPrompt =
     "/workspace is kept. Do what you are asked with the tools that you have, look at what they "
     "answer, and say at the end what you did, in a few sentences.";
 
+// A turn goes on with its files, and without what was elsewhere: the model has to know.
+void tell_of_new_sandbox(std::vector<Message>& messages) {
+  if (Message& last = messages.back(); last.role == Message::Role::kTool && !last.replies.empty()) {
+    last.replies.back().text +=
+        "\n[the work was interrupted here and goes on in a new sandbox: /workspace is as it was; "
+        "shells, processes and files elsewhere are gone]";
+  }
+}
+
+// The number of a question is that of those before it, whether they were asked in this run or not.
+std::size_t answered_questions(const std::vector<Message>& messages) {
+  std::size_t count = 0;
+  for (std::size_t i = 1; i < messages.size(); ++i) {
+    const std::vector<ToolCall>& calls = messages[i - 1].calls;
+    const std::vector<ToolReply>& replies = messages[i].replies;
+    for (std::size_t j = 0; j < std::min(calls.size(), replies.size()); ++j) {
+      count += calls[j].name == "ask_question" && !replies[j].failed ? 1U : 0U;
+    }
+  }
+  return count;
+}
+
 bool uses(const Profile& profile, std::string_view tool) {
   return std::find(profile.tools.begin(), profile.tools.end(), tool) != profile.tools.end();
 }
@@ -50,7 +72,7 @@ class Agent::Asking final : public tools::Questions {
 
   Result<std::string> ask(const std::string& question, const tools::Cancel& cancel) override {
     journal::WaitRequest request;
-    CARREL_ASSIGN(request.name, journal::wait_name(agent_.run_->next_question(), question));
+    CARREL_ASSIGN(request.name, journal::wait_name(agent_.questions_++, question));
     request.question = question;
     request.schema = R"({"type":"string"})";
     request.timeout = 0ms;
@@ -178,14 +200,26 @@ Result<journal::TurnSubject> Agent::subject(const std::string& step,
 
 Result<journal::TurnOutput> Agent::work(journal::Turn& turn) {
   CARREL_ASSIGN(tools::Registry * registry, room_->tools(cancel_));
-  CARREL_ASSIGN(std::vector<Message> messages, messages_from_json(conversation_));
+  const bool goes_on = !turn.progress().empty();
+  CARREL_ASSIGN(std::vector<Message> messages,
+                messages_from_json(goes_on ? turn.progress() : conversation_));
   Recording recorder(turn, model_.identity());
   const std::string_view system = plan_.profile.system_prompt.empty()
                                       ? kUsualPrompt
                                       : std::string_view(plan_.profile.system_prompt);
   const Loop loop{model_, *registry, budget_, reporter_, recorder, cancel_, system};
-  CARREL_ASSIGN(std::string answer, run_turn(loop, turn.input("prompt"), messages));
-  return journal::TurnOutput{std::move(answer), messages_to_json(messages)};
+  questions_ = answered_questions(messages);
+  if (goes_on) {
+    tell_of_new_sandbox(messages);
+  }
+  auto answer = goes_on ? go_on(loop, messages) : run_turn(loop, turn.input("prompt"), messages);
+  if (!answer.ok()) {
+    if (messages.back().role != Message::Role::kUser) {
+      turn.stop_here(messages_to_json(messages));
+    }
+    return answer.error();
+  }
+  return journal::TurnOutput{std::move(answer.value()), messages_to_json(messages)};
 }
 
 // The conversation goes on from what the turn left; from an answer that somebody put in its place,

@@ -87,6 +87,7 @@ class Agent {
   Person& person_;
   const tools::Cancel& cancel_;
   Budget budget_;
+  std::size_t questions_ = 0;        // that were answered in the conversation so far
   std::string conversation_ = "[]";  // messages so far, as the journal has them
   std::unique_ptr<journal::Journal> journal_;
   std::unique_ptr<journal::WorkspaceFiles> files_;

@@ -63,34 +63,57 @@ Result<Reply> ask(const Loop& loop, const std::vector<Message>& messages) {
   return reply;
 }
 
-Result<std::string> work(const Loop& loop, const std::string& prompt,
-                         std::vector<Message>& messages) {
-  messages.push_back({Message::Role::kUser, prompt});
+// A call that was begun is not made again, whatever became of it.
+Status answer_call(const Loop& loop, const ToolCall& call, Message& answers) {
+  if (loop.cancel.asked()) {
+    return tools::cancelled();
+  }
+  loop.observer.calls(call);
+  auto result = loop.recorder.tool(
+      call, [&] { return loop.registry.call(call.name, call.arguments, loop.cancel); });
+  if (!result.ok()) {
+    if (call.name != "ask_question") {
+      answers.replies.push_back(
+          {call.id, "[the run was stopped during this call: what it had done by then is done]",
+           true});
+    }
+    return result.error();
+  }
+  loop.observer.called(call, result.value());
+  answers.replies.push_back(reply_to(call, result.value()));
+  return {};
+}
+
+// Makes those calls of the last answer that have no reply.
+Status answer_calls(const Loop& loop, std::vector<Message>& messages) {
+  if (messages.back().role == Message::Role::kAssistant) {
+    messages.push_back({Message::Role::kTool});
+  }
+  if (messages.size() < 2 || messages.back().role != Message::Role::kTool) {
+    return {};
+  }
+  const std::vector<ToolCall>& calls = messages[messages.size() - 2].calls;
+  Message& answers = messages.back();
+  while (answers.replies.size() < calls.size()) {
+    CARREL_TRY(answer_call(loop, calls[answers.replies.size()], answers));
+  }
+  return {};
+}
+
+Result<std::string> work(const Loop& loop, std::vector<Message>& messages) {
   for (std::uint64_t step = 0;; ++step) {
+    CARREL_TRY(answer_calls(loop, messages));
     CARREL_TRY(check(loop.budget, step));
     CARREL_ASSIGN(Reply reply, ask(loop, messages));
     loop.budget.usage += reply.usage;
+    if (reply.calls.empty() && reply.stop == Reply::Stop::kLength) {
+      return Error{Code::kResource, 0, "the model's answer is longer than it may be",
+                   "'max_tokens' in [model] of its profile"};
+    }
     messages.push_back({Message::Role::kAssistant, reply.text, reply.calls});
     if (reply.calls.empty()) {
-      if (reply.stop == Reply::Stop::kLength) {
-        return Error{Code::kResource, 0, "the model's answer is longer than it may be",
-                     "'max_tokens' in [model] of its profile"};
-      }
       return reply.text;
     }
-    Message answers{Message::Role::kTool};
-    for (const ToolCall& call : reply.calls) {
-      if (loop.cancel.asked()) {
-        return tools::cancelled();
-      }
-      loop.observer.calls(call);
-      CARREL_ASSIGN(const tools::ToolResult result, loop.recorder.tool(call, [&] {
-        return loop.registry.call(call.name, call.arguments, loop.cancel);
-      }));
-      loop.observer.called(call, result);
-      answers.replies.push_back(reply_to(call, result));
-    }
-    messages.push_back(std::move(answers));
   }
 }
 
@@ -98,7 +121,12 @@ Result<std::string> work(const Loop& loop, const std::string& prompt,
 
 Result<std::string> run_turn(const Loop& loop, const std::string& prompt,
                              std::vector<Message>& messages) {
-  auto answer = work(loop, prompt, messages);
+  messages.push_back({Message::Role::kUser, prompt});
+  return go_on(loop, messages);
+}
+
+Result<std::string> go_on(const Loop& loop, std::vector<Message>& messages) {
+  auto answer = work(loop, messages);
   if (!answer.ok() && tools::is_cancelled(answer.error()) && loop.cancel.expired()) {
     return out_of_time(loop.budget);
   }

@@ -61,8 +61,11 @@ struct Loop {
 // One turn: asks the model and calls the tools that it wants, until it wants none. `messages` is
 // the conversation so far and grows by the turn; the answer is the text of the last message.
 // kResource when a limit was reached, kTimeout with ECANCELED when it was cancelled. Calls that
-// make no sense are answered with what is wrong, and the model goes on.
+// make no sense are answered with what is wrong, and the model goes on. Also after an error
+// `messages` is what go_on() can go on from: nothing that was answered is asked for again, and no
+// call that was begun is made again, but for a question that nobody has answered yet.
 Result<std::string> run_turn(const Loop& loop, const std::string& prompt,
                              std::vector<Message>& messages);
+Result<std::string> go_on(const Loop& loop, std::vector<Message>& messages);
 
 }  // namespace carrel::agent

@@ -23,6 +23,9 @@ class Note final : public tools::Tool {
                   "additionalProperties":false})"}),
         notes_(notes) {}
   Result<tools::ToolResult> call(const Json& arguments, const tools::Cancel& /*cancel*/) override {
+    if (arguments.at("text") == "stop") {
+      return tools::cancelled();
+    }
     notes_.push_back(arguments.at("text").get<std::string>());
     return tools::ToolResult{.output = "noted"};
   }
@@ -65,9 +68,15 @@ class LoopTest : public testing::Test {
       EXPECT_TRUE(registry_.add(std::make_unique<Note>(notes_)).ok());
       registry_.close();
     }
-    const Loop loop{*model_, registry_, budget_, observer_, recorder_, cancel_, "system"};
-    return run_turn(loop, prompt, messages_);
+    return run_turn(loop(), prompt, messages_);
   }
+  // As another run would, with what the journal has.
+  Result<std::string> resume() {
+    messages_ = messages_from_json(messages_to_json(messages_)).value();
+    budget_ = Budget(AgentLimits());
+    return go_on(loop(), messages_);
+  }
+  Loop loop() { return {*model_, registry_, budget_, observer_, recorder_, cancel_, "system"}; }
 
   std::vector<std::string> notes_;
   std::unique_ptr<Model> model_;
@@ -134,6 +143,34 @@ TEST_F(LoopTest, StepsHaveALimit) {
   EXPECT_EQ(done.error().code, Code::kResource);
   EXPECT_THAT(done.error().to_string(), HasSubstr("2 steps"));
   EXPECT_EQ(notes_.size(), 2U);
+}
+
+TEST_F(LoopTest, AStoppedTurnGoesOnAndAsksForNothingTwice) {
+  budget_.limits.steps = 1;
+  EXPECT_EQ(run(kTwoTurns).error().code, Code::kResource);
+  EXPECT_THAT(notes_, ElementsAre("one", "two"));
+  EXPECT_EQ(resume().value(), "Noted.");
+  EXPECT_THAT(notes_, ElementsAre("one", "two"));
+  EXPECT_EQ(budget_.model_calls, 1U);
+  EXPECT_EQ(messages_.size(), 4U);
+}
+
+TEST_F(LoopTest, ACallThatWasBegunIsNotMadeAgainAndTheOthersAre) {
+  auto stopped = run(R"(
+[[turns]]
+[[turns.replies]]
+calls = [{name = "note", arguments = {text = "one"}}, {name = "note", arguments = {text = "stop"}},
+         {name = "note", arguments = {text = "three"}}]
+[[turns.replies]]
+text = "Noted."
+)");
+  ASSERT_FALSE(stopped.ok());
+  EXPECT_TRUE(tools::is_cancelled(stopped.error()));
+  EXPECT_EQ(resume().value(), "Noted.");
+  EXPECT_THAT(notes_, ElementsAre("one", "three"));
+  ASSERT_EQ(messages_[2].replies.size(), 3U);
+  EXPECT_TRUE(messages_[2].replies[1].failed);
+  EXPECT_THAT(messages_[2].replies[1].text, HasSubstr("stopped during this call"));
 }
 
 TEST_F(LoopTest, TokensAndTimeHaveALimit) {

@@ -125,6 +125,13 @@ class Turn {
   // What its subject has as the input of that name, or what a replay has instead; "prompt" is one.
   [[nodiscard]] std::string input(const std::string& name) const;
 
+  // What stop_here() of an earlier run of this turn was given; empty: it begins now. The files are
+  // those of then.
+  [[nodiscard]] const std::string& progress() const { return progress_; }
+  // For a body that is about to fail and could go on: when the execution is run again, the turn has
+  // this, and the files as they are now.
+  void stop_here(std::string progress) { stopped_ = std::move(progress); }
+
   // Runs `body`, or takes what the same call returned before (granularity kCall): same turn key,
   // same number in the turn, same kind, name and arguments, and it succeeded. An error of `body` is
   // recorded and returned. With kCall the result is on disk before this returns.
@@ -148,6 +155,8 @@ class Turn {
   const TurnSubject& subject_;
   std::vector<Artifact> saved_;
   std::int64_t calls_ = 0;
+  std::string progress_;
+  std::optional<std::string> stopped_;
 };
 
 // What a turn does when it is not in the record. An error fails the attempt.
@@ -211,15 +220,19 @@ class Run {
   // Where a turn may have been recorded: in any execution, or in an earlier run of this one.
   enum class Recorded { kAnywhere, kEarlierRuns };
   Result<std::optional<TurnRow>> look_up(const std::string& key, Recorded from);
+  Result<std::optional<TurnRow>> look_up_stopped(const std::string& key);
   Result<bool> has_files(const TurnRow& turn);
   Result<TurnResult> take_from(TurnRow& row, TurnRow source,
                                const std::optional<std::string>& output);
   Status use_files_as_they_are(const TurnRow& row);
   Result<TurnResult> run_body(TurnRow& row, const TurnSubject& subject, const TurnOptions& options,
                               const TurnBody& body);
+  Status put_files_back_to(const std::optional<TurnRow>& stopped);
   Status begin_turn(const TurnRow& row);
   Status keep_turn(TurnRow& row, const TurnOutput& output, const std::vector<Artifact>& saved);
   Status put_files_back();
+  Status keep_stopped(TurnRow& row, const std::string& progress);
+  Result<FilesMark> keep_files(const std::string& turn);
   Status ask(const WaitRequest& request);
   Status end(const std::string& state, const std::string& error);
   void warn(std::string text);

@@ -65,6 +65,42 @@ TEST_F(RunTest, ARepeatedRunTakesEverythingFromTheRecordUnlessTheCacheIsOff) {
   EXPECT_EQ(journal_->find_execution("e")->runs, 3);
 }
 
+TEST_F(RunTest, ATurnThatStoppedGoesOnWithItsFilesWhereItWas) {
+  write("file", "before");
+  const auto stop_at = [&](const std::string& where) {
+    auto run = begin({.execution = "e"});
+    const auto stopped = run->turn({.prompt = "p"}, [&](Turn& turn) -> Result<TurnOutput> {
+      EXPECT_EQ(read("file"), turn.progress().empty() ? "before" : turn.progress());
+      write("file", where);
+      turn.stop_here(where);
+      return Error{Code::kResource, 0, "enough", {}};
+    });
+    EXPECT_EQ(stopped.error().code, Code::kResource);
+    (void)run->fail(stopped.error());
+  };
+  stop_at("half");
+  write("file", "somebody's");
+  stop_at("nearly all");
+  write("file", "somebody's");
+  const auto finish = [&](RunOptions options) {
+    options.execution = "e";
+    auto run = begin(std::move(options));
+    const auto done = run->turn({.prompt = "p"}, [&](Turn& turn) -> Result<TurnOutput> {
+      const std::string from = turn.progress();
+      EXPECT_EQ(read("file"), from.empty() ? "before" : from);
+      return TurnOutput{"from [" + from + "]"};
+    });
+    EXPECT_TRUE(run->finish().ok());
+    return done.value().output.text;
+  };
+  EXPECT_EQ(finish({}), "from [nearly all]");
+  EXPECT_EQ(finish({}), "from [nearly all]") << "from the record";
+  // What the turn began with is what it began with.
+  EXPECT_EQ(journal_->find_turn("e", "1")->start_identity,
+            journal_->find_execution("e")->first_identity);
+  EXPECT_EQ(finish({.switches = {.disable_cache = true}}), "from []");
+}
+
 TEST_F(RunTest, OnlyOwnTurnsAreTakenIfThatIsSaid) {
   const auto work = [&](const std::string& execution, Reuse reuse) {
     auto run = begin({.execution = execution, .reuse = reuse});

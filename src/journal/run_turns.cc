@@ -154,6 +154,22 @@ Result<std::optional<TurnRow>> Run::look_up(const std::string& key, Recorded fro
   return std::optional<TurnRow>();
 }
 
+// What an earlier run of this execution left of the turn, if it can go on from there.
+Result<std::optional<TurnRow>> Run::look_up_stopped(const std::string& key) {
+  if (options_.switches.disable_cache || options_.cached_files == CachedFiles::kKeep) {
+    return std::optional<TurnRow>();
+  }
+  CARREL_ASSIGN(std::optional<TurnRow> turn, journal_.rows().stopped_turn(key, execution_.id));
+  if (turn.has_value()) {
+    CARREL_ASSIGN(const bool there, has_files(*turn));
+    if (there) {
+      return turn;
+    }
+    warn("the files of turn '" + turn->name + "' are gone, and it begins anew");
+  }
+  return std::optional<TurnRow>();
+}
+
 Result<bool> Run::has_files(const TurnRow& turn) {
   if (turn.snapshot.empty()) {
     return true;
@@ -259,17 +275,24 @@ Status Run::use_files_as_they_are(const TurnRow& row) {
 Result<TurnResult> Run::run_body(TurnRow& row, const TurnSubject& subject,
                                  const TurnOptions& options, const TurnBody& body) {
   Store& rows = journal_.rows();
+  CARREL_ASSIGN(std::optional<TurnRow> stopped, look_up_stopped(row.key));
   for (int attempt = 1;; ++attempt) {
-    CARREL_TRY(put_files_back());
+    CARREL_TRY(put_files_back_to(stopped));
     row.id = storage::random_hex(16);
     row.attempt = attempt;
     row.state = TurnState::kRunning;
     row.started_ms = wall_clock_ms();
     row.logs = "{}";
-    row.has_effects = false;
+    row.has_effects = stopped.has_value() && stopped->has_effects;
+    row.data.clear();
+    row.snapshot.clear();
+    row.identity.clear();
+    row.changed = stopped.has_value() ? stopped->changed : 0;
     CARREL_TRY(
         rows.in_passing([&] { return rows.in_transaction([&] { return begin_turn(row); }); }));
     Turn turn(*this, row, subject);
+    turn.progress_ = stopped.has_value() ? stopped->data : "";
+    stopped.reset();  // another attempt begins at the beginning
     parts_->open = &turn;
     auto output = body(turn);
     parts_->open = nullptr;
@@ -283,8 +306,11 @@ Result<TurnResult> Run::run_body(TurnRow& row, const TurnSubject& subject,
     row.state = TurnState::kFailed;
     row.error = kept.error().to_string();
     row.ended_ms = wall_clock_ms();
-    CARREL_TRY(rows.in_transaction([&] { return rows.end_turn(row); }));
-    if (attempt > options.retries) {
+    const bool last = attempt > options.retries;
+    if (!last || !turn.stopped_.has_value() || !keep_stopped(row, *turn.stopped_).ok()) {
+      CARREL_TRY(rows.in_transaction([&] { return rows.end_turn(row); }));
+    }
+    if (last) {
       return kept.error();
     }
     warn("turn '" + row.name + "' failed and is tried again: " + row.error);
@@ -301,20 +327,56 @@ Status Run::begin_turn(const TurnRow& row) {
   return rows.clear_intent(std::exchange(parts_->start_holder, {}));
 }
 
+// A turn that stopped in the middle goes on with the files of then; the others begin with those
+// that the turn before left.
+Status Run::put_files_back_to(const std::optional<TurnRow>& stopped) {
+  if (!stopped.has_value()) {
+    return put_files_back();
+  }
+  const FilesMark start = parts_->files;
+  parts_->at_hand = parts_->at_hand && start.identity == stopped->identity;
+  parts_->files = {stopped->snapshot, stopped->identity, 0};
+  const Status done = put_files_back();
+  parts_->files = start;
+  return done;
+}
+
+// Held for the turn, which is to be stored with it.
+Result<FilesMark> Run::keep_files(const std::string& turn) {
+  Store& rows = journal_.rows();
+  if (execution_.workspace.empty()) {
+    return files_.keep("");
+  }
+  CARREL_TRY(rows.in_transaction(
+      [&] { return rows.add_intent({turn, execution_.id, Intent::Kind::kKeep}); }));
+  return files_.keep(turn);
+}
+
+// The turn has failed; what it left is there with it, or neither is.
+Status Run::keep_stopped(TurnRow& row, const std::string& progress) {
+  Store& rows = journal_.rows();
+  CARREL_ASSIGN(const FilesMark mark, keep_files(row.id));
+  TurnRow kept = row;
+  kept.data = progress;
+  kept.snapshot = mark.snapshot;
+  kept.identity = mark.identity;
+  kept.changed += mark.changed;
+  return rows.in_transaction([&]() -> Status {
+    CARREL_TRY(rows.end_turn(kept));
+    return rows.clear_intent(row.id);
+  });
+}
+
 // The checkpoint: the turn and its files are both there, or neither is.
 Status Run::keep_turn(TurnRow& row, const TurnOutput& output, const std::vector<Artifact>& saved) {
   Store& rows = journal_.rows();
-  if (!execution_.workspace.empty()) {
-    CARREL_TRY(rows.in_transaction(
-        [&] { return rows.add_intent({row.id, execution_.id, Intent::Kind::kKeep}); }));
-  }
-  CARREL_ASSIGN(const FilesMark mark, files_.keep(execution_.workspace.empty() ? "" : row.id));
+  CARREL_ASSIGN(const FilesMark mark, keep_files(row.id));
   row.state = TurnState::kFinished;
   row.text = output.text;
   row.data = output.data;
   row.snapshot = mark.snapshot;
   row.identity = mark.identity;
-  row.changed = mark.changed;
+  row.changed += mark.changed;
   row.ended_ms = wall_clock_ms();
   const Status stored = rows.in_transaction([&]() -> Status {
     CARREL_TRY(rows.end_turn(row));

@@ -62,8 +62,9 @@ class Store {
   // Finished ones, the newest first; those whose sum is wrong are left out, with a warning.
   Result<std::vector<TurnRow>> turns_with_key(const std::string& key);
   // Of that execution, also ones that it took from the record.
-  Result<std::vector<TurnRow>> turns_with_key(const std::string& key,
-                                              const std::string& execution);
+  Result<std::vector<TurnRow>> turns_with_key(const std::string& key, const std::string& execution);
+  // The newest one with that key that failed and left something to go on from.
+  Result<std::optional<TurnRow>> stopped_turn(const std::string& key, const std::string& execution);
   // The newest finished one of that flow and name whose number is below that of `before`.
   Result<std::optional<TurnRow>> turn_before(const std::string& flow, const TurnRow& before);
   // Whether any execution or turn refers to it.

@@ -148,6 +148,16 @@ Result<std::vector<TurnRow>> Store::turns_with_key(const std::string& key,
                     [&](Database::Statement& to) { to.bind(key).bind(execution); });
 }
 
+Result<std::optional<TurnRow>> Store::stopped_turn(const std::string& key,
+                                                   const std::string& execution) {
+  CARREL_ASSIGN(std::vector<TurnRow> rows,
+                list_turns("SELECT " CARREL_TURN_COLUMNS
+                           " FROM turns WHERE key = ? AND execution = ? AND state = 'failed' AND "
+                           "data <> '' ORDER BY number DESC LIMIT 1",
+                           [&](Database::Statement& to) { to.bind(key).bind(execution); }));
+  return rows.empty() ? std::nullopt : std::optional<TurnRow>(std::move(rows.front()));
+}
+
 Result<std::optional<TurnRow>> Store::turn_before(const std::string& flow, const TurnRow& before) {
   CARREL_ASSIGN(std::vector<TurnRow> rows,
                 list_turns("SELECT " CARREL_TURN_COLUMNS

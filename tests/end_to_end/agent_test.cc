@@ -216,6 +216,71 @@ TEST_P(Agent, WhatWasTakenFromAnotherExecutionIsThereWhenItIsResumed) {
   EXPECT_EQ(model_->requests().size(), 1U);
 }
 
+TEST_P(Agent, AResumeAfterTheStepLimitGoesOnAndPaysForNothingTwice) {
+  const auto exec = [](const std::string& command) {
+    return json{{"calls", {{{"name", "exec"}, {"arguments", {{"command", command}}}}}}};
+  };
+  provide({exec("echo 1 >> n; echo lost > /tmp/l"), exec("echo 2 >> n"), exec("cat /tmp/l"),
+           exec("cat n"), json{{"text", "Counted."}}});
+  const json stopped = ask("openai", {"count", "--max-steps", "2"});
+  EXPECT_EQ(last_.status, 1);
+  EXPECT_EQ(model_->requests().size(), 2U);
+  const std::string id = stopped["execution"];
+  const auto resume = [&](const std::string& steps) {
+    return agent({"--resume", id, "--max-steps", steps}, {.environment = {"OPENAI_API_KEY=k"}});
+  };
+  // It may stop more than once.
+  resume("1");
+  EXPECT_EQ(last_.status, 1);
+  EXPECT_EQ(model_->requests().size(), 3U);
+  const json done = resume("50");
+  EXPECT_EQ(last_.status, 0) << last_.out << last_.err;
+  EXPECT_EQ(done["turns"][0]["text"], "Counted.");
+  EXPECT_EQ(done["turns"][0]["how"], "live");
+  EXPECT_EQ(done["model_calls"], 2);
+  const std::vector<json> requests = model_->requests();
+  ASSERT_EQ(requests.size(), 5U);
+  // Nothing was done twice, and the model knows what is gone.
+  EXPECT_EQ(done["turns"][0]["calls"].back()["output"], "1\n2\n");
+  const json& told = requests[2]["body"]["messages"];
+  EXPECT_THAT(told.dump(), HasSubstr("echo 1 >> n"));
+  EXPECT_THAT(told.back().dump(), HasSubstr("goes on in a new sandbox"));
+  EXPECT_THAT(requests[3]["body"]["messages"].dump(), HasSubstr("No such file"));
+  EXPECT_THAT(done["turns"][0]["changes"].dump(), HasSubstr("\"n\""));
+  EXPECT_EQ(resume("50")["model_calls"], 0);
+  EXPECT_EQ(model_->requests().size(), 5U);
+}
+
+// By the command that began it, too; and a command that was ended is not run again.
+TEST_P(Agent, ATurnThatWasInterruptedGoesOnAfterTheCallThatRan) {
+  const std::string script = file("script.toml", R"(
+[[turns]]
+[[turns.replies]]
+calls = [{name = "exec", arguments = {command = "echo x >> n; sleep 100"}}]
+[[turns.replies]]
+calls = [{name = "exec", arguments = {command = "cat n"}}]
+[[turns.replies]]
+text = "Once."
+)");
+  const std::vector<std::string> words = {"--script", script, "--execution", "once", "count"};
+  std::vector<std::string> all = {"agent", "run"};
+  all.insert(all.end(), words.begin(), words.end());
+  Process process(launch(all));
+  ASSERT_TRUE(eventually(std::chrono::seconds(20), [] {
+    const std::vector<HostProcess> alive = descendants();
+    return std::any_of(alive.begin(), alive.end(),
+                       [](const HostProcess& one) { return one.name == "sleep"; });
+  })) << "the command does not run";
+  process.send(SIGINT);
+  EXPECT_EQ(process.wait(std::chrono::seconds(20)).status, 130);
+  const json done = agent(words);
+  EXPECT_EQ(last_.status, 0) << last_.out << last_.err;
+  EXPECT_EQ(done["model_calls"], 2);
+  ASSERT_EQ(done["turns"][0]["calls"].size(), 1U) << done;
+  EXPECT_EQ(done["turns"][0]["calls"][0]["output"], "x\n");
+  EXPECT_EQ(done["turns"][0]["text"], "Once.");
+}
+
 // What was typed for the sandbox is a part of what is resumed.
 TEST_P(Agent, AResumedTaskHasTheSandboxThatItBeganWith) {
   const std::string script = file("script.toml", R"(
