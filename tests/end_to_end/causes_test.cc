@@ -54,6 +54,14 @@ TEST_P(Causes, TimeLimit) {
   EXPECT_EQ(option_for(box.result("sleep 100", {"--timeout", "1"}), "timeout"), "--timeout");
 }
 
+TEST_P(Causes, AFileSystemInMemoryIsFull) {
+  const std::string script = "head -c 20M /dev/zero > /workspace/x";
+  const json result = once(script, {"--disk", "4m"}, "(see --disk, --tmp, --memory)");
+  EXPECT_EQ(option_for(result, "disk"), "--disk, --tmp, --memory") << result;
+  const Box box(GetParam(), {"--disk", "4m"});
+  EXPECT_EQ(option_for(box.result(script), "disk"), "--disk, --tmp, --memory");
+}
+
 TEST_P(Causes, Memory) {
   const std::string script = "python3 -c 'x = bytearray(200 << 20)'; exit $?";
   const json result = once(script, {"--memory", "64m"}, "(see --memory)");
