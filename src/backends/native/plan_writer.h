@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -174,7 +175,17 @@ bool is_of_image(const std::string& name);
 // need.
 Status check_targets(const policy::Spec& spec, const HostTree& host,
                      std::span<const GivenTree> trees);
-// What trees that are given need of the root before it is sealed, and the trees themselves.
+// Whether a tree is put at this place or around it.
+bool is_covered(const std::string& path, std::span<const GivenTree> trees);
+
+// mount_plan_etc.cc. `image` is the directory of an image, or empty.
+void add_settings(PlanWriter& plan, const policy::Spec& spec, const std::string& image,
+                  std::span<const GivenTree> trees);
+void add_python(PlanWriter& plan, const HostTree& host);
+void add_host_etc(PlanWriter& plan, const HostEtc& etc, std::span<const GivenTree> trees);
+
+// mount_plan_trees.cc: what trees that are given need of the root before it is sealed, and the
+// trees themselves.
 void add_tree_targets(Parts& parts, const policy::Spec& spec, std::span<const GivenTree> trees);
 void add_trees(PlanWriter& own, const GivenTrees& given);
 
