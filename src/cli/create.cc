@@ -47,7 +47,8 @@ int create_command(const Context& context) {
   if (auto own = own_places(context.arguments); own.ok()) {
     wish.policy_file = own->policy_file;
   }
-  if (Status copied = copy_source(context, home.value(), wish.spec); !copied.ok()) {
+  CopiedSource source(home.value());
+  if (Status copied = source.copy(context, wish.spec); !copied.ok()) {
     return fail(context, copied.error());
   }
   wish.name = std::string(context.arguments.value(OptionId::kName).value_or(""));
@@ -62,6 +63,9 @@ int create_command(const Context& context) {
   auto id = manager::make_sandbox(home.value(), std::move(wish));
   if (!id.ok()) {
     return fail(context, id.error());
+  }
+  if (Status kept = source.goes_with(id.value()); !kept.ok()) {
+    return fail(context, kept.error());
   }
   const Status ready = wait_for_services(context, home.value(), id.value());
   const bool waited = context.arguments.has(OptionId::kWaitReady);

@@ -138,7 +138,7 @@ constexpr std::array kOptions = {
            "continue from this snapshot, not from what it is now", "", of(CommandId::kFork),
            nullptr},
     Option{OptionId::kWorkspaceFrom, 0, "workspace-from", "DIR",
-           "begin with a copy of this host directory, which stays as it is", "",
+           "begin with a copy of this host directory; without --workspace it goes with the sandbox", "",
            of(CommandId::kRun, CommandId::kCode, CommandId::kCreate, CommandId::kAgent), nullptr},
     Option{OptionId::kYes, 'y', "yes", "", "do not ask", "", of(CommandId::kApply), nullptr},
     Option{OptionId::kFromSnapshot, 0, "from", "SNAPSHOT", "compare with this one", "",

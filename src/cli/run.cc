@@ -38,7 +38,8 @@ int run_in_new_sandbox(const Context& context, const policy::Spec& spec,
   native::OneShot job;
   job.spec = spec;
   job.trees = std::move(trees.value());
-  if (Status copied = copy_source(context, home.value(), job.spec); !copied.ok()) {
+  CopiedSource source(home.value());  // ends after what is held of it
+  if (Status copied = source.copy(context, job.spec); !copied.ok()) {
     return fail(context, copied.error());
   }
   job.command = std::move(command);
@@ -48,6 +49,7 @@ int run_in_new_sandbox(const Context& context, const policy::Spec& spec,
       !ready.ok()) {
     return fail(context, ready.error());
   }
+  source.goes_with_this_run();
   const bool terminal = job.command.terminal;
   if (terminal) {
     Foreground::terminal_size(job.command.rows, job.command.columns);

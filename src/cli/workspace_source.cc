@@ -11,6 +11,7 @@
 #include "base/files.h"
 #include "cli/mounts.h"
 #include "cli/output.h"
+#include "manager/owned.h"
 #include "storage/mount_facts.h"
 #include "storage/state.h"
 #include "storage/workspaces/source.h"
@@ -66,6 +67,37 @@ Status copy_source(const Context& context, const storage::Home& home, policy::Sp
   CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
   CARREL_TRY(storage::copy_workspace(store, row, source));
   spec.workspace = row.name;
+  return {};
+}
+
+CopiedSource::~CopiedSource() {
+  if (!unnamed_.empty()) {
+    goes_with_this_run();
+    manager::remove_left_over(*home_);
+  }
+}
+
+Status CopiedSource::copy(const Context& context, policy::Spec& spec) {
+  const bool named = !spec.workspace.empty();
+  CARREL_TRY(copy_source(context, *home_, spec));
+  unnamed_ = named ? std::string() : spec.workspace;
+  return {};
+}
+
+void CopiedSource::goes_with_this_run() {
+  constexpr const char* kNoSandbox = "one-shot";
+  if (auto records = storage::WorkspaceRecords::open(*home_); records.ok() && !unnamed_.empty()) {
+    (void)records.value().set_for_box(unnamed_, kNoSandbox);
+  }
+}
+
+Status CopiedSource::goes_with(const std::string& sandbox) {
+  if (unnamed_.empty()) {
+    return {};
+  }
+  CARREL_ASSIGN(auto records, storage::WorkspaceRecords::open(*home_));
+  CARREL_TRY(records.set_for_box(unnamed_, sandbox));
+  unnamed_.clear();
   return {};
 }
 

@@ -403,5 +403,36 @@ TEST_P(Apply, AWorkspaceThatIsNoCopyCannotBeApplied) {
   EXPECT_EQ(box.sh("cat notes").out, "one\n") << "and it is still there";
 }
 
+// Without a name it is there for what is run in it, and goes with that.
+TEST_P(Apply, ACopyThatNobodyNamedGoesWithItsSandbox) {
+  const auto names = [&] {
+    std::string all;
+    const json list = json::parse(carrel({"workspace", "ls", "--json"}).out, nullptr, false);
+    for (const json& one : list.value("workspaces", json::array())) {
+      all += one.value("name", "") + "\n";
+    }
+    return all;
+  };
+  EXPECT_EQ(carrel({"run", "--workspace-from", source_, "--", "true"}).status, 0);
+  EXPECT_EQ(carrel({"run", "--workspace-from", source_, "--", "false"}).status, 1);
+  EXPECT_EQ(
+      carrel({"run", "--workspace-from", source_, "--timeout", "1", "--", "sleep", "9"}).status,
+      124);
+  EXPECT_EQ(
+      carrel({"run", "--workspace-from", source_, "--image", "nowhere:1", "--", "true"}).status,
+      125);
+  EXPECT_EQ(names(), "");
+  EXPECT_EQ(
+      carrel({"run", "--workspace-from", source_, "--workspace", "kept", "--", "true"}).status, 0);
+  EXPECT_EQ(names(), "kept\n");
+  const Run made = carrel({"create", "--workspace-from", source_});
+  ASSERT_EQ(made.status, 0) << made.err;
+  const std::string id = made.out.substr(0, made.out.find('\n'));
+  EXPECT_NE(names(), "kept\n");
+  EXPECT_EQ(carrel({"diff", id, "--from", "origin"}).status, 0);
+  EXPECT_EQ(carrel({"rm", "--force", id}).status, 0);
+  EXPECT_EQ(names(), "kept\n");
+}
+
 }  // namespace
 }  // namespace carrel::test

@@ -47,7 +47,7 @@ struct SnapshotRow {
   std::uint64_t changed = 0;                           // entries of its newest layer
   std::uint64_t bytes = 0;                             // and what was copied for it
   std::vector<LayerRef> layers;                        // the lowest first
-  enum class Asked { kNo, kYes } asked = Asked::kYes;  // no: a fork took it for itself
+  enum class Asked { kNo, kYes } asked = Asked::kYes;  // no: a fork or a copy took it
 };
 
 class WorkspaceRecords {

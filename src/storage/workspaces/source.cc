@@ -17,6 +17,7 @@ Status take(WorkspaceStore& store, const WorkspaceSource& source,
   CARREL_ASSIGN(TakenLayer taken, take_layer(request));
   snapshot.id = random_hex(12);
   snapshot.name = kOrigin;
+  snapshot.asked = SnapshotRow::Asked::kNo;
   snapshot.created_ms = wall_clock_ms();
   snapshot.changed = taken.changes.size();
   snapshot.bytes = taken.bytes;
