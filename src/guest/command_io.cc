@@ -136,13 +136,13 @@ void send_ends(Guest& guest, std::uint32_t index) {
       command.output[1].cursor != ends[1]) {
     return;
   }
+  forget_wants_soon(guest);  // before somebody hears of it, and asks for the next one
   send_end(guest, index, command.client, command.channel);
   command.follow_sent = true;
   command.client = kNone;
   if (command.shell != kNone) {
     guest.answered_us = command.started_us + command.end.duration_us;
   }
-  forget_wants_soon(guest);
 }
 
 void tell_input_taken(Guest& guest, const Command& command) {

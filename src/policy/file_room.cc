@@ -13,6 +13,8 @@ namespace {
 // quarters of these three fifths are three quarters.
 constexpr std::uint64_t kFilesParts = 3;
 constexpr std::uint64_t kMemoryParts = 5;
+// Whole pages, wherever it runs: the guest compares what it asked for with what it got.
+constexpr std::uint64_t kGrain = 64U << 10;
 
 // Bubblewrap and gVisor cannot mount a part of what they made: each place has its size by itself.
 std::uint64_t places_of_a_size(const Spec& spec) {
@@ -33,7 +35,7 @@ FileRoom file_room(const Spec& spec) {
   std::uint64_t left =
       spec.limits.memory_bytes / kMemoryParts * kFilesParts / places_of_a_size(spec);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    *sizes[i] = std::min(*sizes[i], left / (sizes.size() - i));
+    *sizes[i] = std::min(*sizes[i], left / (sizes.size() - i) / kGrain * kGrain);
     left -= *sizes[i];
   }
   return room;

@@ -121,7 +121,7 @@ TEST_F(HostTest, ALinkOutOfTheFolderIsNotFollowed) {
 
 TEST_F(HostTest, ExecSaysWhereItRunsAndHowItEnded) {
   const ToolResult good = call("exec", {{"command", "echo out; echo err >&2"}});
-  EXPECT_EQ(good.output, "out\n");
+  EXPECT_EQ(good.output, "out\nerr\n");
   EXPECT_EQ(good.exit_code, 0);
   const ToolResult bad = call("exec", {{"command", "echo out; echo err >&2; exit 3"}});
   EXPECT_EQ(bad.error, "exit code 3\nout\nerr\n");

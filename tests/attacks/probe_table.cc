@@ -112,7 +112,7 @@ std::vector<ProbeCase> make_cases() {
       plain("F06_RingsAreAbsent", with_pretence({SYS_io_uring_setup})),
       plain("F07_DangerousCallsAreRefused"),
       plain("F08_SwappedArgumentsGainNothing", with_files(system_files)),
-      plain("G01_ForksEnd"),
+      {"G01_ForksEnd", {"--pids", "100"}, {}, {}},
       memory("G03_PrivateMemoryEnds"),
       memory("G03_SharedMemoryEnds"),
       memory("G03_MemoryFilesEnd"),

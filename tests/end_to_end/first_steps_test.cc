@@ -135,7 +135,7 @@ TEST_P(FirstSteps, AFileThatDoesNotFitIsAnErrorAndNobodyIsEnded) {
     EXPECT_EQ(result["oom_killed"], false) << result;
     EXPECT_THAT(result["stderr"].get<std::string>(), HasSubstr("No space left on device"));
     EXPECT_THAT(result["reason"].get<std::string>(), HasSubstr("is full")) << place;
-    EXPECT_THAT(result["reason"].get<std::string>(), HasSubstr("--memory")) << place;
+    EXPECT_THAT(result["causes"].dump(), HasSubstr("--memory")) << place;
   }
   // What is not full is not named.
   EXPECT_EQ(result_of("exit 3")["reason"], "exit status 3");

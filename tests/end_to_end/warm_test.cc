@@ -197,8 +197,7 @@ TEST_P(Warm, ReadyOneIsClosedAsTightlyAsANewOne) {
   };
   // Of what was locked in ahead, with more and without; of what was built ahead with other sizes;
   // and kinds for which it is built anew.
-  const json usual = {
-      {"memory", "96m"}, {"pids", 40}, {"env", {{"A", "b"}}}, {"workdir", "/tmp/w"}};
+  const json usual = {{"pids", 40}, {"env", {{"A", "b"}}}, {"workdir", "/tmp/w"}};
   const json sizes = {{"memory", "96m"}, {"tmp", "8m"}, {"disk", "24m"}, {"cpus", 1}};
   const std::string shown = place().work(GetParam()) + "/shown";
   ASSERT_TRUE(std::filesystem::create_directory(shown));
@@ -292,7 +291,7 @@ TEST_P(Warm, AllButOneAreLockedInAlready) {
   EXPECT_EQ(shell(mine, "hostname")["stdout"], "mine\n");
   EXPECT_TRUE(is_locked(open[0]));
   EXPECT_EQ(metric("warm_hits_total"), 1);
-  const std::string usual = create({{"memory", "96m"}, {"env", {{"WHO", "me"}}}});
+  const std::string usual = create({{"pids", 40}, {"env", {{"WHO", "me"}}}});
   EXPECT_EQ(shell(usual, "echo $WHO $(hostname)")["stdout"], "me sandbox\n");
   EXPECT_EQ(metric("warm_hits_total"), 2);
   EXPECT_TRUE(eventually(5s, [&] { return metric("warm_sandboxes") == 3; }));
@@ -357,15 +356,17 @@ TEST_P(Warm, LockedOneHasTimeTextsAndLimitsOfTheTaking) {
   const auto taken = std::chrono::duration_cast<std::chrono::seconds>(
                          std::chrono::system_clock::now().time_since_epoch())
                          .count();
-  const json wish = {{"memory", "64m"}, {"pids", 12},          {"timeout", 7},
-                     {"lease", 3600},   {"workdir", "/tmp/w"}, {"env", {{"A", "b"}}}};
+  // More memory, and files in it as large as in those that were made ahead.
+  const json wish = {{"memory", "600m"},   {"disk", 217251840}, {"pids", 12},
+                     {"timeout", 7},       {"lease", 3600},     {"workdir", "/tmp/w"},
+                     {"env", {{"A", "b"}}}};
   const ApiAnswer made = post("/v1/sandboxes", wish);
   ASSERT_EQ(made.status, 201) << made.body;
   ASSERT_EQ(metric("warm_hits_total"), 1);
   const std::string box = "/v1/sandboxes/" + made.json()["id"].get<std::string>();
   EXPECT_FALSE(get(box).json()["lease_ends_ms"].is_null());
   EXPECT_THAT(shell(box, "head -1 /proc/meminfo")["stdout"].get<std::string>(),
-              HasSubstr(" 65536 kB"));
+              HasSubstr(" 614400 kB"));
   const std::string since = shell(box, "sed -n 's/^btime //p' /proc/stat")["stdout"];
   EXPECT_GE(std::stoll("0" + since), taken);
   // One that counts from when it was built is two seconds older than that.
@@ -376,7 +377,7 @@ TEST_P(Warm, LockedOneHasTimeTextsAndLimitsOfTheTaking) {
   EXPECT_NE(shell(box, "echo x > /proc/stat")["exit_code"], 0);
   const ApiAnswer eater =
       post(box + "/exec",
-           {{"argv", {"python3", "-c", "x = b'x' * (160 << 20)\nimport time\ntime.sleep(60)"}}});
+           {{"argv", {"python3", "-c", "x = b'x' * (700 << 20)\nimport time\ntime.sleep(60)"}}});
   EXPECT_EQ(eater.json()["oom_killed"], true) << eater.body;
   const ApiAnswer late = post(box + "/exec", {{"argv", {"sleep", "20"}}});
   EXPECT_EQ(late.json()["timed_out"], true) << late.body;
