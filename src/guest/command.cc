@@ -201,7 +201,9 @@ void note_end(Guest& guest, std::uint32_t index, int wait_status) {
     end.flags |= protocol::kExitProcessLimit;
   }
   const bool failed = wait_status != 0 && end.kind != EndKind::kKilled;
-  if ((failed || end.kind == EndKind::kTimedOut) && wanted_a_network(guest)) {
+  if (!failed && end.kind != EndKind::kTimedOut) {
+    forget_wants_soon(guest);
+  } else if (wanted_a_network(guest)) {
     end.flags |= protocol::kExitNoNetwork;
   }
   if (wait_status != 0 && !ending(command) && is_full(guest.root)) {

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "guest/command.h"
-#include "guest/wants.h"
 
 namespace carrel::guest {
 
@@ -136,7 +135,6 @@ void send_ends(Guest& guest, std::uint32_t index) {
       command.output[1].cursor != ends[1]) {
     return;
   }
-  forget_wants_soon(guest);  // before somebody hears of it, and asks for the next one
   send_end(guest, index, command.client, command.channel);
   command.follow_sent = true;
   command.client = kNone;

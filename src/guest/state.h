@@ -196,11 +196,12 @@ struct Guest {
   std::uint32_t freezer = kNone;  // the client for whom everybody stands still, or kPaused
   std::uint64_t paused_us = 0;    // since when
   StoppedBefore stopped;
-  std::uint64_t unrouted = 0;   // packets that had no way so far: see wants.h
-  std::uint64_t forget_us = 0;  // when to count them again; 0: nobody has to
-  bool released = false;        // the maker has stored what it made, and may leave
-  char* spare_text = nullptr;   // see shell_files.cc
-  bool unsettled = false;       // a shell is
+  std::uint64_t unrouted = 0;    // packets that had no way so far: see wants.h
+  std::uint64_t forget_us = 0;   // when to count them again; 0: nobody has to
+  bool unrouted_unsure = false;  // some of those that came since may be of a command that did well
+  bool released = false;         // the maker has stored what it made, and may leave
+  char* spare_text = nullptr;    // see shell_files.cc
+  bool unsettled = false;        // a shell is
   protocol::Eagerness eagerness;
   std::uint64_t answered_us = 0;  // when a command's end was told, until the next news
   std::uint64_t next_id = 1;

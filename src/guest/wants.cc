@@ -45,16 +45,24 @@ std::uint64_t count_unrouted() {
   return 0;
 }
 
+void count_again(Guest& guest) {
+  guest.unrouted = count_unrouted();
+  guest.unrouted_unsure = false;
+  guest.forget_us = 0;
+}
+
 }  // namespace
 
 bool wanted_a_network(Guest& guest) {
   const std::uint64_t before = guest.unrouted;
-  guest.unrouted = count_unrouted();
-  return guest.unrouted > before;
+  const bool certain = !guest.unrouted_unsure;
+  count_again(guest);
+  return certain && guest.unrouted > before;
 }
 
 void forget_wants_soon(Guest& guest) {
-  if (!guest.one_shot() && guest.forget_us == 0) {
+  if (!guest.one_shot()) {
+    guest.unrouted_unsure = true;
     guest.forget_us = now_us() + kSoonUs;
   }
 }
@@ -69,8 +77,7 @@ void forget_wants(Guest& guest, std::uint64_t now) {
       return;
     }
   }
-  guest.forget_us = 0;
-  guest.unrouted = count_unrouted();
+  count_again(guest);
 }
 
 }  // namespace carrel::guest

@@ -8,7 +8,8 @@
 namespace carrel::guest {
 
 // Whether something had no way to an address since it was asked last, or since commands that did
-// what they should were forgotten. What other commands want at the same time counts as well.
+// what they should were forgotten. What other commands want at the same time counts as well. Where
+// such a command came so shortly before that it is not forgotten yet, nothing is said.
 bool wanted_a_network(Guest& guest);
 
 // A command did what it should, and what it wanted meanwhile is not what the next one wants. To
