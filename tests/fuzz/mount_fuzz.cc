@@ -38,9 +38,13 @@ void try_mount(std::string_view text, std::vector<policy::Mount>& mounts) {
   const bool writable = one.mode == policy::MountMode::kReadWrite;
   require(text == written + (writable ? ":rw" : "") || (!writable && text == written + ":ro"));
   require(policy::folded_path(one.target) == one.target && one.target != "/");
-  for (const std::string_view own : {"/proc", "/sys", "/dev", "/etc", "/usr", "/workspace/code"}) {
+  for (const std::string_view own :
+       {"/proc", "/sys", "/dev", "/usr", "/workspace/code", "/etc/passwd", "/etc/group",
+        "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/machine-id", "/etc/mtab",
+        "/etc/nsswitch.conf", "/etc/os-release"}) {
     require(!policy::path_holds(own, one.target));
   }
+  require(one.target != "/etc");
   mounts.push_back(one);
   if (!policy::check_mounts(mounts).ok()) {
     mounts.pop_back();
