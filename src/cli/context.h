@@ -56,7 +56,6 @@ int net_command(const Context& context);
 int secret_command(const Context& context);
 int keeper_command(const Context& context);
 int egress_command(const Context& context);
-int disk_watch_command(const Context& context);
 int checkpoint_command(const Context& context);
 
 }  // namespace carrel::cli

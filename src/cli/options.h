@@ -58,7 +58,6 @@ enum class CommandId : unsigned {
   kVersion,
   kHelp,
   kKeeper,
-  kDiskWatch,
   kPorch,
   kHall,
   kEgress,

@@ -16,8 +16,6 @@
 #include "policy/size.h"
 #include "storage/state.h"
 #include "storage/workspaces/check.h"
-#include "storage/workspaces/disk_image.h"
-#include "storage/workspaces/disk_room.h"
 #include "storage/workspaces/rights.h"
 #include "storage/workspaces/stand_in.h"
 #include "storage/workspaces/tree_scan.h"
@@ -53,7 +51,6 @@ std::string user_of(WorkspaceStore& store, const WorkspaceRow& row) {
 struct Held {
   std::uint64_t bytes = 0;
   std::uint64_t entries = 0;
-  std::uint64_t on_disk = 0;  // what the host's disk has of it
 };
 
 Held look_into(WorkspaceStore& store, const WorkspaceRow& row) {
@@ -62,10 +59,7 @@ Held look_into(WorkspaceStore& store, const WorkspaceRow& row) {
                              : Result<UniqueFd>(directory.error());
   auto scan = tree.ok() ? storage::scan_tree(tree->get(), row.form)
                         : Result<storage::TreeScan>(tree.error());
-  auto place = store.open_place(row.name);
-  const std::uint64_t own = place.ok() ? storage::bytes_on_host(place->get()) : 0;
-  return scan.ok() ? Held{scan->bytes, scan->entries.size(), own == 0 ? scan->bytes : own}
-                   : Held{0, 0, own};
+  return scan.ok() ? Held{scan->bytes, scan->entries.size()} : Held{};
 }
 
 int list_workspaces(const Context& context, WorkspaceStore& store) {
@@ -75,20 +69,19 @@ int list_workspaces(const Context& context, WorkspaceStore& store) {
     return fail(context, rows.ok() ? snapshots.error() : rows.error());
   }
   std::vector<std::vector<std::string>> lines = {
-      {"NAME", "SIZE", "ON DISK", "LIMIT", "FILES", "SNAPSHOTS", "LAST USED", "IN USE BY"}};
+      {"NAME", "SIZE", "LIMIT", "FILES", "SNAPSHOTS", "LAST USED", "IN USE BY"}};
   Json list = Json::array();
   for (const WorkspaceRow& row : rows.value()) {
     const Held held = look_into(store, row);
     const auto taken = std::count_if(snapshots->begin(), snapshots->end(),
                                      [&](const auto& one) { return one.workspace == row.name; });
     const std::string user = user_of(store, row);
-    lines.push_back({row.name, size_text(held.bytes), size_text(held.on_disk),
+    lines.push_back({row.name, size_text(held.bytes),
                      row.disk_bytes == 0 ? "-" : size_text(row.disk_bytes),
                      std::to_string(held.entries), std::to_string(taken), how_long_ago(row.used_ms),
                      user.empty() ? "-" : user});
     list.push_back(Json{{"name", row.name},
                         {"size_bytes", held.bytes},
-                        {"disk_bytes", held.on_disk},
                         {"limit_bytes", row.disk_bytes},
                         {"entries", held.entries},
                         {"snapshots", taken},
@@ -279,14 +272,6 @@ int workspace_command(const Context& context) {
   return fail(context,
               Error{Code::kInvalid, 0, "workspace " + std::string(action) + " takes no such words",
                     "see 'carrel help workspace'"});
-}
-
-int disk_watch_command(const Context& context) {
-  auto home = storage::Home::open();
-  if (!home.ok()) {
-    return fail(context, home.error());
-  }
-  return storage::run_disk_watch(home.value(), 3);
 }
 
 }  // namespace carrel::cli

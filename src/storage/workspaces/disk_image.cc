@@ -19,7 +19,6 @@
 
 #include "base/files.h"
 #include "kernel/image_mount.h"
-#include "storage/workspaces/disk_room.h"
 
 namespace carrel::storage {
 
@@ -30,9 +29,7 @@ constexpr std::uint64_t kInodeSize = 256;  // smaller ones have no nanoseconds
 constexpr std::uint64_t kGroupBlocks = 32768;
 constexpr std::uint64_t kLargest = 4ULL << 40;
 constexpr char kDraft[] = "disk.new";
-constexpr char kDamaged[] = "damaged";
 constexpr int kImageFd = 3;
-constexpr char kImagePath[] = "/proc/self/fd/3";
 constexpr char kOtherPlace[] = "set CARREL_HOME to a directory with room on ext4, xfs or btrfs";
 
 // Everything that its own settings would say is said here.
@@ -46,10 +43,10 @@ Error not_here(const std::string& why, std::string hint = {}) {
                std::move(hint)};
 }
 
-std::string find_tool(const std::string& name) {
-  for (const char* directory : {"/usr/sbin/", "/sbin/", "/usr/local/sbin/"}) {
-    if (::access((directory + name).c_str(), X_OK) == 0) {
-      return directory + name;
+std::string find_mke2fs() {
+  for (const char* path : {"/usr/sbin/mke2fs", "/sbin/mke2fs", "/usr/local/sbin/mke2fs"}) {
+    if (::access(path, X_OK) == 0) {
+      return path;
     }
   }
   return {};
@@ -63,8 +60,8 @@ std::string percent_of(std::uint64_t part, std::uint64_t whole) {
   return std::to_string(thousandths / 1000) + "." + digits;
 }
 
-std::vector<std::string> words_for(const DiskShape& shape) {
-  return {"mke2fs",
+std::vector<std::string> words_for(const std::string& program, const DiskShape& shape) {
+  return {program,
           "-q",
           "-F",
           "-b",
@@ -81,16 +78,17 @@ std::vector<std::string> words_for(const DiskShape& shape) {
           kFeatures,
           "-E",
           kExtended,
-          kImagePath,
+          "/proc/self/fd/" + std::to_string(kImageFd),
           std::to_string(shape.blocks)};
 }
 
-// Runs a program of e2fsprogs, which finds the image at kImagePath, and returns its exit status.
-Result<int> run_tool(int image, std::vector<std::string> words) {
-  const std::string program = find_tool(words.front());
+// Writes an empty file system of that shape to a file that is all zero.
+Status run_mke2fs(int image, const DiskShape& shape) {
+  const std::string program = find_mke2fs();
   if (program.empty()) {
-    return not_here("this host has no " + words.front(), "install the package e2fsprogs");
+    return not_here("this host has no mke2fs", "install the package e2fsprogs");
   }
+  std::vector<std::string> words = words_for(program, shape);
   std::vector<char*> arguments;
   for (std::string& word : words) {
     arguments.push_back(word.data());
@@ -101,7 +99,7 @@ Result<int> run_tool(int image, std::vector<std::string> words) {
   CARREL_ASSIGN(const UniqueFd null, open_at(AT_FDCWD, "/dev/null", O_RDWR));
   const pid_t child = ::fork();
   if (child < 0) {
-    return system_error("start " + words.front());
+    return system_error("start mke2fs");
   }
   if (child == 0) {
     for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
@@ -117,13 +115,8 @@ Result<int> run_tool(int image, std::vector<std::string> words) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 127;
-}
-
-// Writes an empty file system of that shape to a file that is all zero.
-Status run_mke2fs(int image, const DiskShape& shape) {
-  CARREL_ASSIGN(const int status, run_tool(image, words_for(shape)));
-  return status == 0 ? Status{} : Status{not_here("mke2fs has failed")};
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? Status{}
+                                                       : Status{not_here("mke2fs has failed")};
 }
 
 // What is not a hole in one file, at the same place in the other.
@@ -155,7 +148,7 @@ Status format(int file, const DiskShape& shape) {
   return copy_data(image.get(), file, bytes);
 }
 
-// CRITICAL: what the host gave has to stay, also when it is written again. File systems that write
+// CRITICAL: what was set aside has to stay, also when it is written again. File systems that write
 // every block elsewhere do not promise that; btrfs does if it is told for an empty file.
 Status keep_in_place(int file) {
   constexpr unsigned kXfs = 0x58465342;
@@ -177,45 +170,33 @@ Status keep_in_place(int file) {
              : Status{not_here("btrfs would write it elsewhere each time")};
 }
 
-// Where it cannot be held back from what the host does not have, the host has to have all of it.
-Status set_aside(int directory, std::uint64_t bytes) {
+// Whether the file may have so much of the host's room.
+Status check_room(int directory, std::uint64_t bytes) {
   struct statfs info{};
-  CARREL_ASSIGN(const UniqueFd file, open_at(directory, kDraft, O_RDWR | O_NOFOLLOW));
-  if (::fstatfs(file.get(), &info) != 0) {
+  if (::fstatfs(directory, &info) != 0) {
     return system_error("look at the room for a workspace");
   }
   const std::uint64_t room =
       static_cast<std::uint64_t>(info.f_bavail) * static_cast<std::uint64_t>(info.f_bsize);
-  if (room / 2 < bytes) {
-    return not_here("the host has not twice its size free", kOtherPlace);
-  }
-  return ::fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) == 0 && ::fsync(file.get()) == 0
-             ? Status{}
-             : Status{not_here("its room cannot be set aside")};
+  return room / 2 >= bytes ? Status{}
+                           : Status{not_here("the host has not twice its size free", kOtherPlace)};
 }
 
 Status fill_draft(int directory, const DiskShape& shape) {
   const std::uint64_t bytes = shape.blocks * kBlock;
+  CARREL_TRY(check_room(directory, bytes));
   CARREL_ASSIGN(const UniqueFd file, open_at(directory, kDraft, O_RDWR | O_CREAT | O_EXCL, 0600));
   CARREL_TRY(keep_in_place(file.get()));
   if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
     return not_here("there is no such large file");
   }
   CARREL_TRY(format(file.get(), shape));
-  return ::fsync(file.get()) == 0 ? Status{} : Status{system_error("sync a workspace")};
-}
-
-// The loop device that the file has now; empty: none.
-Result<std::string> device_of(int directory, const char* name) {
-  struct stat file{};
-  if (::fstatat(directory, name, &file, AT_SYMLINK_NOFOLLOW) != 0) {
-    return system_error("look at the file system of a workspace");
+  // CRITICAL: a write of the workload's that finds no room on the host would be lost after it was
+  // taken. All of the room is there beforehand.
+  if (::fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
+    return not_here("its room cannot be set aside");
   }
-  CARREL_ASSIGN(const std::vector<kernel::BoundImage> images, kernel::bound_images());
-  const auto found = std::find_if(images.begin(), images.end(), [&](const auto& image) {
-    return image.device == file.st_dev && image.inode == file.st_ino;
-  });
-  return found == images.end() ? std::string() : found->name;
+  return ::fsync(file.get()) == 0 ? Status{} : Status{system_error("sync a workspace")};
 }
 
 // That it can be mounted is known only when it was.
@@ -236,12 +217,6 @@ Result<UniqueFd> open_draft(int directory) {
 Result<UniqueFd> make_draft(int directory, const DiskShape& shape) {
   CARREL_TRY(fill_draft(directory, shape));
   CARREL_ASSIGN(UniqueFd top, open_draft(directory));
-  CARREL_ASSIGN(const std::string device, device_of(directory, kDraft));
-  // CRITICAL: a write of the workload's that finds no room on the host would be lost after it was
-  // taken.
-  if (!can_share_room(device)) {
-    CARREL_TRY(set_aside(directory, shape.blocks * kBlock));
-  }
   if (::renameat(directory, kDraft, directory, kDiskFile) != 0) {
     return system_error("keep the file system of a workspace");
   }
@@ -286,78 +261,6 @@ Result<UniqueFd> make_disk(int directory, std::uint64_t bytes) {
     ::unlinkat(directory, kDraft, 0);
   }
   return made;
-}
-
-Result<DiskTotals> read_totals(int directory) {
-  constexpr off_t kSuperblock = 1024;
-  constexpr std::size_t kBlocksAt = 0x4;
-  constexpr std::size_t kRootsAt = 0x8;
-  constexpr std::size_t kErrorsAt = 0x194;
-  std::array<unsigned char, 1024> bytes{};
-  CARREL_ASSIGN(const UniqueFd file, open_at(directory, kDiskFile, O_RDONLY | O_NOFOLLOW));
-  if (::pread(file.get(), bytes.data(), bytes.size(), kSuperblock) !=
-      static_cast<ssize_t>(bytes.size())) {
-    return system_error("read the file system of a workspace");
-  }
-  const auto number = [&](std::size_t at) {
-    std::uint64_t value = 0;
-    for (std::size_t i = 0; i < 4; ++i) {
-      value |= std::uint64_t{bytes[at + i]} << (8 * i);
-    }
-    return value;
-  };
-  return DiskTotals{number(kBlocksAt), number(kRootsAt), number(kErrorsAt)};
-}
-
-Status repair_disk(int directory) {
-  constexpr int kMended = 3;  // e2fsck's bits for what it has put right
-  CARREL_ASSIGN(const DiskTotals totals, read_totals(directory));
-  CARREL_ASSIGN(const std::string device, device_of(directory, kDiskFile));
-  if (totals.errors == 0 || !device.empty()) {
-    return {};
-  }
-  CARREL_TRY(replace_file_at(directory, kDamaged, "", 0600));
-  CARREL_ASSIGN(const UniqueFd image, open_at(directory, kDiskFile, O_RDWR | O_NOFOLLOW));
-  CARREL_ASSIGN(const int status, run_tool(image.get(), {"e2fsck", "-f", "-y", kImagePath}));
-  return (status & ~kMended) == 0
-             ? Status{}
-             : Status{Error{Code::kSystem, 0, "e2fsck cannot repair it",
-                            "remove the workspace; its snapshots can be forked before that"}};
-}
-
-void forget_damage(int directory) { ::unlinkat(directory, kDamaged, 0); }
-
-Status check_disk(int directory) {
-  CARREL_ASSIGN(const DiskTotals totals, read_totals(directory));
-  CARREL_ASSIGN(const std::string device, device_of(directory, kDiskFile));
-  // What is known now may not have reached the file.
-  auto known = read_file_at(AT_FDCWD, "/sys/fs/ext4/" + device + "/errors_count");
-  if (totals.errors == 0 && ::faccessat(directory, kDamaged, F_OK, 0) != 0 &&
-      (device.empty() || !known.ok() || known.value() == "0\n")) {
-    return {};
-  }
-  return Error{Code::kConflict, 0,
-               "something that was written to it is lost: the host's disk was full or has failed",
-               "go back to a snapshot with 'carrel restore', or go on with 'carrel fork --from'"};
-}
-
-std::uint64_t bytes_on_host(int directory) {
-  struct stat file{};
-  return ::fstatat(directory, kDiskFile, &file, AT_SYMLINK_NOFOLLOW) == 0
-             ? static_cast<std::uint64_t>(file.st_blocks) * 512
-             : 0;
-}
-
-Result<std::uint64_t> shrink_disk(int directory) {
-  const std::uint64_t before = bytes_on_host(directory);
-  CARREL_ASSIGN(const UniqueFd top, open_disk(directory));
-  fstrim_range range{};
-  range.len = ~std::uint64_t{0};
-  if (::syncfs(top.get()) != 0 || ::ioctl(top.get(), FITRIM, &range) != 0) {
-    return system_error("shrink the file system of a workspace");
-  }
-  const std::uint64_t after = bytes_on_host(directory);
-  return before > after ? before - after : 0;
 }
 
 bool has_disk(int directory) { return ::faccessat(directory, kDiskFile, F_OK, 0) == 0; }

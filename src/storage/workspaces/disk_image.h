@@ -7,9 +7,8 @@
 
 namespace carrel::storage {
 
-// A file system of a workspace's own, in the file `disk` of its directory. The file is sparse and
-// grows with what is written, and what is deleted is given back to the host. Who fills it gets
-// ENOSPC, and so does who would fill the host's disk: see disk_room.h.
+// A file system of a workspace's own, in the file `disk` of its directory, which the host has given
+// all its room beforehand: who fills it gets ENOSPC, and the host's disk is left alone.
 inline constexpr char kDiskFile[] = "disk";
 
 // How it is made to hold so many bytes, in blocks of 4096.
@@ -26,27 +25,6 @@ DiskShape shape_of_disk(std::uint64_t bytes);
 Result<UniqueFd> make_disk(int directory, std::uint64_t bytes);
 
 bool has_disk(int directory);
-
-// What it says of itself, in blocks of 4096.
-struct DiskTotals {
-  std::uint64_t blocks = 0;
-  std::uint64_t roots_blocks = 0;  // which only root gets
-  std::uint64_t errors = 0;        // how often something could not be written or read
-};
-Result<DiskTotals> read_totals(int directory);
-
-// An error if something that was written to it is lost, or may be, and nothing was restored since.
-Status check_disk(int directory);
-// Puts a file system in order that nobody has mounted and that something was lost in. That is
-// remembered until what is in it was restored.
-Status repair_disk(int directory);
-void forget_damage(int directory);
-
-// What it takes of the host's disk, in bytes.
-std::uint64_t bytes_on_host(int directory);
-
-// Gives the host back what it holds and does not need. Returns how many bytes that was.
-Result<std::uint64_t> shrink_disk(int directory);
 
 // The top of the file system, as a mount that is nowhere, and as a directory to work in.
 Result<UniqueFd> mount_disk(int directory);

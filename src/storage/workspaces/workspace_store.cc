@@ -15,7 +15,6 @@
 #include "base/sha256.h"
 #include "storage/state.h"
 #include "storage/workspaces/disk_image.h"
-#include "storage/workspaces/disk_room.h"
 #include "storage/workspaces/stand_in.h"
 
 namespace carrel::storage {
@@ -158,9 +157,6 @@ Status WorkspaceStore::make(const WorkspaceRow& row) {
     auto top = make_disk(place.get(), row.disk_bytes);
     if (top.ok()) {
       opened_ = {row.name, std::move(top.value())};
-      if (const auto shared = share_host_room(*home_); !shared.ok()) {
-        made = shared.error();
-      }
     } else if (top.error().code != Code::kUnsupported) {  // else its guest watches it
       made = top.error();
     }
@@ -223,24 +219,18 @@ Result<UniqueFd> WorkspaceStore::mount(const WorkspaceRow& row) {
     CARREL_TRY(open_private(place.get(), "mount"));
   }
   auto mount = mount_disk(place.get());
-  if (!mount.ok()) {
-    return not_mounted(row, mount.error());
-  }
-  CARREL_TRY(share_host_room(*home_));
-  return mount;
+  return mount.ok() ? std::move(mount) : Result<UniqueFd>(not_mounted(row, mount.error()));
 }
 
 Result<UniqueFd> WorkspaceStore::open_directory(const WorkspaceRow& row) {
   CARREL_ASSIGN(UniqueFd directory, open_place(row.name));
   if (has_disk(directory.get())) {
     if (opened_.name != row.name) {
-      CARREL_TRY(repair_disk(directory.get()));
       auto top = open_disk(directory.get());
       if (!top.ok()) {
         return not_mounted(row, top.error());
       }
       opened_ = {row.name, std::move(top.value())};
-      CARREL_TRY(share_host_room(*home_));
     }
     CARREL_ASSIGN(directory, open_at(opened_.top.get(), ".", O_RDONLY | O_DIRECTORY));
   }
