@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "guest/file_worker.h"
+#include "guest/gvisor.h"
 #include "guest/processes.h"
 #include "guest/relays.h"
 #include "guest/runtime.h"
@@ -180,7 +181,16 @@ bool enter_workdir(const protocol::Boot& boot, const Start& start) {
   std::size_t count = collect(boot.environment, environment, 0, false);
   collect(start.environment, environment, count, true);
 
-  setsid();
+  // gVisor sends SIGHUP to a process group whenever one of its members ends while another is
+  // stopped, unless somebody in its session is outside of it: a pause or a snapshot would end
+  // programs. Where there is a terminal, its session has to be the program's own.
+  const bool of_guest =
+      kernel_of(boot) == Kernel::kGvisors && (start.flags & protocol::kStartTerminal) == 0;
+  if (of_guest) {
+    setpgid(0, 0);
+  } else {
+    setsid();
+  }
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

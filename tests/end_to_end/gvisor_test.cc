@@ -169,6 +169,21 @@ TEST_P(Gvisor, PausedItDoesNothing) {
             "beats\n");
 }
 
+// gVisor sends it to a group of processes of which one ends while others are stopped.
+TEST_P(Gvisor, NobodyIsToldOfAHangupByAPause) {
+  const Box box(GetParam(), kGvisor);
+  EXPECT_EQ(box.sh("trap 'echo hangup >>/tmp/hangup' HUP; for i in 1 2 3 4; do "
+                   "(trap 'echo hangup >>/tmp/hangup' HUP; while :; do /bin/true; done) & done; "
+                   "echo on")
+                .out,
+            "on\n");
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_EQ(carrel({"pause", box.id()}).status, 0);
+    ASSERT_EQ(carrel({"resume", box.id()}).status, 0);
+  }
+  EXPECT_EQ(box.sh("test -e /tmp/hangup; echo $?").out, "1\n");
+}
+
 TEST_P(Gvisor, AWorkspaceIsSharedWithTheHost) {
   const std::string name = "gvisor" + std::to_string(::getpid());
   {
