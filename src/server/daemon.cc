@@ -174,6 +174,8 @@ class Daemon {
       CARREL_TRY(Traces::parse(options_.otlp));
     }
     CARREL_TRY(take_identity());
+    // First: whoever sees that it listens may end it, and its sockets go with it.
+    CARREL_TRY(take_signals());
     CARREL_ASSIGN(listeners_, listen(home, options_));
     for (http::Listener& listener : listeners_) {
       listener.encrypted =
@@ -209,7 +211,6 @@ class Daemon {
         std::make_unique<Alerts>(service_.manager->home(), service_.counters.refused_at_door);
     raise_file_limit();
     set_stack_size();
-    CARREL_TRY(take_signals());
     return serve();
   }
 

@@ -515,6 +515,22 @@ TEST_P(Serve, StopIsOrderlyAndThereIsOneDaemon) {
   EXPECT_THAT(carrel({"ls"}).out, HasSubstr(box.substr(box.rfind('/') + 1)));
 }
 
+// From the moment at which somebody can see that it listens.
+TEST_P(Serve, StopIsOrderlyHoweverEarlyItIs) {
+  for (int i = 0; i < 10; ++i) {
+    Process daemon(launch({"serve"}));
+    const std::string socket = place().home(GetParam()) + "/run/api.sock";
+    const Deadline deadline(10s);
+    while (::access(socket.c_str(), F_OK) != 0 && !deadline.is_over()) {
+      // At once, so without a pause.
+    }
+    daemon.send(SIGTERM);
+    const Run run = daemon.wait(20s);
+    EXPECT_EQ(run.status, 0) << run.signal << run.err;
+    EXPECT_NE(::access(socket.c_str(), F_OK), 0);
+  }
+}
+
 TEST_P(Serve, LeavesWhenNobodyCame) {
   serve({"--idle-exit", "1"});
   EXPECT_EQ(daemon_->wait(10s), 0);
