@@ -109,9 +109,10 @@ Result<UniqueFd> lock_box(const Home& home, const std::string& id, int patience_
 }
 
 Result<NewBox> make_box(const Home& home, const std::string& id) {
-  constexpr int kTries = 16;
+  constexpr int kTries = 2000;
   NewBox box;
-  // A sweep can find the directory before the lock is on it, and take it for an abandoned one.
+  // A sweep can find the directory before the lock is on it, and take it for an abandoned one; on a
+  // busy host many sweeps, one after the other. Nothing is waited for but for who is at work on it.
   for (int tries = 0; !box.lock.valid(); ++tries) {
     if (::mkdirat(home.boxes(), id.c_str(), 0700) != 0 && (errno != EEXIST || tries == 0)) {
       return system_error("make the sandbox's run-time directory");

@@ -137,7 +137,9 @@ std::vector<ProbeCase> make_cases() {
        with_arguments({"carrel-probe-left", "leave", "look"})},
       plain("K06_NoSecretOfTheHostIsSeen",
             with_decoys({{"/proc/1/environ", "CARREL_CANARY_TOKEN=x"}})),
-      {"R280_ProcessorTimeEnds", {"--cpus", "1"}, {"1000"}, with_arguments({"100"})},
+      // On a busy host, what nothing protects gets its share only: the control must take more than
+      // a fiftieth of one processor.
+      {"R280_ProcessorTimeEnds", {"--cpus", "1"}, {"1000"}, with_arguments({"10"})},
   };
 }
 

@@ -315,9 +315,10 @@ TEST_P(WorkspaceAttack, R58_NothingOfAnEphemeralSandboxIsLeft) {
                                    place().temporary(GetParam())}) {
       std::error_code ignored;
       for (const auto& entry : fs::recursive_directory_iterator(top, ignored)) {
-        // The keeper and the network have theirs for as long as they live.
+        // The keeper, its nursery and the network have theirs for as long as they live.
         const std::string path = entry.path().string();
         if (path.find("/run/keeper") == std::string::npos &&
+            path.find("/run/nursery") == std::string::npos &&
             path.find("/run/egress") == std::string::npos) {
           paths.push_back(path);
         }

@@ -329,8 +329,7 @@ TEST_P(Workspaces, AWatchIsKeptForAsLongAsTheSandboxLives) {
   const auto watches = [this] {
     std::ptrdiff_t found = 0;
     for (const auto& process : fs::directory_iterator("/proc")) {
-      std::ifstream command(process.path() / "cmdline", std::ios::binary);
-      const std::string words(std::istreambuf_iterator<char>(command), {});
+      const std::string words = read_text(process.path() / "cmdline").value_or("");
       std::error_code ignored;
       if (words.find(std::string("keeper") + '\0') == std::string::npos ||
           !fs::equivalent(process.path() / "exe", place().program(), ignored)) {

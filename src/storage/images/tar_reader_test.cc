@@ -416,7 +416,8 @@ TEST(TarReader, WhatIsPartOfNoFileIsBounded) {
   sparse[482] = '\1';
   unsigned sum = 0;
   for (std::size_t i = 0; i < sparse.size(); ++i) {
-    sum += i >= 148 && i < 156 ? ' ' : static_cast<unsigned char>(sparse[i]);
+    const char byte = i >= 148 && i < 156 ? ' ' : sparse[i];
+    sum += static_cast<unsigned char>(byte);
   }
   std::snprintf(sparse.data() + 148, 8, "%06o", sum);
   EXPECT_THAT(error_of_endless(sparse, more), HasSubstr("part of no file"));
