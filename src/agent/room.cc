@@ -1,11 +1,14 @@
 #include "agent/room.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "agent/json_value.h"
 #include "manager/stopping.h"
 #include "storage/events.h"
+#include "storage/state.h"
 #include "tools/mcp_tools.h"
 #include "tools/toolbox.h"
 
@@ -17,6 +20,14 @@ Status remove_sandbox(storage::Home& home, const std::string& named) {
   auto removed = manager::remove_named(home, named, 0);
   return removed.ok() || removed.error().code == Code::kNotFound ? Status()
                                                                  : Status(removed.error());
+}
+
+// Also one that is still being made.
+Result<bool> is_live(const storage::Home& home, const std::string& name) {
+  CARREL_ASSIGN(storage::State state, storage::State::open(home));
+  CARREL_ASSIGN(const std::vector<storage::SandboxRow> rows,
+                state.list(storage::State::Which::kLive));
+  return std::any_of(rows.begin(), rows.end(), [&](const auto& row) { return row.name == name; });
 }
 
 }  // namespace
@@ -31,7 +42,27 @@ Room::Room(storage::Home& home, const Profile& profile, RoomPlan plan, tools::Qu
 
 Room::~Room() { (void)close(); }
 
-Status Room::open_sandbox() {
+// A run that was killed may have asked for one of this name which comes only now: whoever has the
+// execution to himself takes it away, however late it is.
+Result<std::string> Room::make_sandbox() {
+  constexpr std::chrono::seconds kPatience{5};
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  for (bool is_gone = false;;) {
+    auto id = make_sandbox_once();
+    if (id.ok() || id.error().code != Code::kConflict ||
+        std::chrono::steady_clock::now() >= deadline) {
+      return id;
+    }
+    CARREL_ASSIGN(const bool is_there, is_live(home_, plan_.name));
+    if (!is_there && std::exchange(is_gone, true)) {
+      return id;  // somebody else has what it needs
+    }
+    CARREL_TRY(remove_sandbox(home_, plan_.name));
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+Result<std::string> Room::make_sandbox_once() {
   manager::Wish wish;
   wish.spec = plan_.spec;
   wish.given = plan_.chosen;
@@ -41,7 +72,11 @@ Status Room::open_sandbox() {
   if (plan_.open_mounts) {
     CARREL_ASSIGN(wish.trees, plan_.open_mounts(plan_.spec));
   }
-  CARREL_ASSIGN(const std::string id, manager::make_sandbox(home_, std::move(wish)));
+  return manager::make_sandbox(home_, std::move(wish));
+}
+
+Status Room::open_sandbox() {
+  CARREL_ASSIGN(const std::string id, make_sandbox());
   CARREL_ASSIGN(storage::Home home, storage::Home::open_at(home_.path()));
   CARREL_ASSIGN(box_, tools::Box::open(std::move(home), id));
   for (const std::string& event : storage::events_of(home_, id)) {

@@ -52,6 +52,8 @@ class Room {
 
  private:
   Status open_sandbox();
+  Result<std::string> make_sandbox();
+  Result<std::string> make_sandbox_once();
   Status fill(const tools::Cancel& cancel);
   Status connect_servers(const tools::Cancel& cancel);
 

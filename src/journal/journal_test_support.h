@@ -42,6 +42,10 @@ class StoreFiles : public Files {
     return FilesMark{taken.id, identity_of(tree), 0};
   }
   Status put_back(const std::string& snapshot) override {
+    if (refusals > 0) {
+      --refusals;
+      return Error{Code::kConflict, 0, "a sandbox runs in it", {}};
+    }
     CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home_));
     CARREL_ASSIGN(const storage::WorkspaceRow row, store.find(name_));
     CARREL_ASSIGN(const storage::SnapshotRow from, store.snapshot(snapshot));
@@ -51,6 +55,7 @@ class StoreFiles : public Files {
   }
   int kept = 0;
   int put = 0;
+  int refusals = 0;  // that are still to come
 
  private:
   const storage::Home& home_;

@@ -1,6 +1,8 @@
 #include "journal/run.h"
 
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include "journal/owner.h"
 #include "journal/run_parts.h"
@@ -147,6 +149,21 @@ void Run::tell(const RunEvent& event) {
   }
 }
 
+// The sandbox that a killed run was making may come when its successor has looked for it already.
+Status Run::put_back(const std::string& snapshot) {
+  constexpr std::chrono::seconds kPatience{5};
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  for (;;) {
+    Status done = files_.put_back(snapshot);
+    if (done.ok() || done.error().code != Code::kConflict || !options_.stop_sandbox ||
+        std::chrono::steady_clock::now() >= deadline) {
+      return done;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    CARREL_TRY(options_.stop_sandbox());
+  }
+}
+
 // Afterwards the workspace is what `parts_->files` says, and nothing that was in it is lost.
 Status Run::put_files_back() {
   if (parts_->at_hand) {
@@ -158,7 +175,7 @@ Status Run::put_files_back() {
       CARREL_TRY(options_.stop_sandbox());
       CARREL_ASSIGN(now, files_.keep(""));
     }
-    CARREL_TRY(files_.put_back(parts_->files.snapshot));
+    CARREL_TRY(put_back(parts_->files.snapshot));
     CARREL_ASSIGN(const bool known, journal_.rows().refers_to(now.snapshot));
     if (!known) {
       warn("the workspace '" + execution_.workspace +

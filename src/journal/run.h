@@ -231,6 +231,7 @@ class Run {
   Status begin_turn(const TurnRow& row);
   Status keep_turn(TurnRow& row, const TurnOutput& output, const std::vector<Artifact>& saved);
   Status put_files_back();
+  Status put_back(const std::string& snapshot);
   Status keep_stopped(TurnRow& row, const std::string& progress);
   Result<FilesMark> keep_files(const std::string& turn);
   Status ask(const WaitRequest& request);

@@ -50,6 +50,24 @@ TEST_F(RunTest, ARunAfterACrashTakesFinishedTurnsFromTheRecordWithTheirFiles) {
   EXPECT_TRUE(run->finish().ok());
 }
 
+TEST_F(RunTest, ASandboxThatComesLateIsEndedBeforeFilesArePutBack) {
+  {
+    auto run = begin({.execution = "e"});
+    ASSERT_TRUE(take(*run, "one").ok());
+  }
+  write("file", "half of something");
+  int stops = 0;
+  files_->refusals = 2;
+  auto run = begin({.execution = "e", .stop_sandbox = [&]() -> Status {
+                      ++stops;
+                      return {};
+                    }});
+  ASSERT_TRUE(take(*run, "one").ok());
+  ASSERT_TRUE(take(*run, "two").ok());
+  EXPECT_EQ(stops, 3) << "before the first try, and after each refusal";
+  EXPECT_EQ(files_->put, 1);
+}
+
 TEST_F(RunTest, ARepeatedRunTakesEverythingFromTheRecordUnlessTheCacheIsOff) {
   std::vector<int> counts;
   for (const bool off : {false, false, true}) {
