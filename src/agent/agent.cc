@@ -52,12 +52,14 @@ bool uses(const Profile& profile, std::string_view tool) {
   return std::find(profile.tools.begin(), profile.tools.end(), tool) != profile.tools.end();
 }
 
-Status make_workspace(const storage::Home& home, const policy::Spec& spec) {
+Status make_workspace(const storage::Home& home, const policy::Spec& spec,
+                      const std::string& goes_with) {
   storage::WorkspaceRow row;
   row.name = spec.workspace;
   row.created_ms = storage::wall_clock_ms();
   row.used_ms = row.created_ms;
   row.disk_bytes = spec.limits.disk_bytes;
+  row.for_box = goes_with;
   CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
   CARREL_TRY(store.ensure(row));
   return {};
@@ -142,7 +144,7 @@ Result<std::unique_ptr<Agent>> Agent::begin(storage::Home& home, AgentPlan plan,
 
 Status Agent::open(storage::Home& home) {
   cancel_.set_deadline(budget_.deadline);
-  CARREL_TRY(make_workspace(home, plan_.room.spec));
+  CARREL_TRY(make_workspace(home, plan_.room.spec, plan_.workspace_goes_with));
   CARREL_ASSIGN(journal::Journal journal, journal::Journal::open(home));
   journal_ = std::make_unique<journal::Journal>(std::move(journal));
   files_ = std::make_unique<journal::WorkspaceFiles>(plan_.room.spec.workspace);
@@ -242,6 +244,7 @@ Result<Agent::Turn> Agent::turn(const std::string& step, const std::string& prom
   CARREL_ASSIGN(journal::TurnResult result,
                 run_->turn(about, [&](journal::Turn& turn) { return work(turn); }));
   CARREL_TRY(take_conversation(result, prompt));
+  ++turns_;
   Turn turn;
   turn.id = result.id;
   turn.name = result.name;

@@ -35,7 +35,8 @@ struct AgentPlan {
   journal::CachedFiles cached_files = journal::CachedFiles::kPutBack;
   journal::Reuse reuse = journal::Reuse::kAny;
   journal::Switches switches = {};
-  std::string image;  // what identifies the sandbox's image, for the keys of turns
+  std::string workspace_goes_with;  // as in storage::WorkspaceRow, for one that is made
+  std::string image;                // what identifies the sandbox's image, for the keys of turns
   std::chrono::milliseconds question_patience{600'000};
 };
 
@@ -69,6 +70,8 @@ class Agent {
 
   [[nodiscard]] const std::string& execution() const { return run_->execution(); }
   [[nodiscard]] const Budget& budget() const { return budget_; }
+  // Nothing has come of it that somebody could go on with.
+  [[nodiscard]] bool has_nothing() const { return turns_ == 0 && budget_.answers == 0; }
   // In the currency of the profile's prices.
   [[nodiscard]] double cost() const;
 
@@ -87,6 +90,7 @@ class Agent {
   Person& person_;
   const tools::Cancel& cancel_;
   Budget budget_;
+  std::size_t turns_ = 0;            // that were finished, in this run or before
   std::size_t questions_ = 0;        // that were answered in the conversation so far
   std::string conversation_ = "[]";  // messages so far, as the journal has them
   std::unique_ptr<journal::Journal> journal_;

@@ -60,6 +60,7 @@ Result<Reply> ask(const Loop& loop, const std::vector<Message>& messages) {
     return loop.model.ask(prompt, listener, loop.cancel);
   });
   loop.observer.said_all();
+  loop.budget.answers += reply.ok() ? 1U : 0U;
   return reply;
 }
 

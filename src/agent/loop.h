@@ -21,6 +21,7 @@ struct Budget {
   std::chrono::steady_clock::time_point deadline;
   Usage usage = {};
   std::uint64_t model_calls = 0;
+  std::uint64_t answers = 0;  // of the model, recorded ones too
 
   explicit Budget(const AgentLimits& of)
       : limits(of), deadline(std::chrono::steady_clock::now() + of.time) {}

@@ -16,7 +16,10 @@
 #include "cli/agent_order.h"
 #include "cli/agent_output.h"
 #include "cli/context.h"
+#include "cli/flow.h"
 #include "cli/output.h"
+#include "journal/journal.h"
+#include "manager/owned.h"
 #include "tools/host_program.h"
 
 namespace carrel::cli {
@@ -142,7 +145,8 @@ class AgentRun {
  private:
   Status all_turns(agent::Agent& agent, const tools::Cancel& cancel);
   Status one_turn(agent::Agent& agent, const agent::FlowFile::Turn& turn);
-  int show_end(const agent::Agent& agent, const Status& done);
+  int show_end(const agent::Agent& agent, const Status& done, bool is_kept);
+  int stop_early(const Error& why);
 
   const Context& context_;
   storage::Home& home_;
@@ -198,14 +202,14 @@ Status AgentRun::all_turns(agent::Agent& agent, const tools::Cancel& cancel) {
   }
 }
 
-int AgentRun::show_end(const agent::Agent& agent, const Status& done) {
+int AgentRun::show_end(const agent::Agent& agent, const Status& done, bool is_kept) {
   const agent::Budget& budget = agent.budget();
   const bool cancelled = !done.ok() && tools::is_cancelled(done.error());
   const int status = done.ok() ? 0 : cancelled ? kCancelled : kFailed;
   if (context_.json()) {
-    Json object{{"execution", agent.execution()},
+    Json object{{"execution", is_kept ? Json(agent.execution()) : Json()},
                 {"flow", order_.plan.flow.name},
-                {"workspace", order_.plan.workspace},
+                {"workspace", is_kept ? Json(order_.plan.workspace) : Json()},
                 {"turns", turns_},
                 {"model_calls", budget.model_calls},
                 {"input_tokens", budget.usage.input},
@@ -235,22 +239,35 @@ int AgentRun::show_end(const agent::Agent& agent, const Status& done) {
   }
   if (!done.ok()) {
     print_error("carrel: " + printable(done.error().to_string()) + "\n");
-    print_error("go on with: carrel agent run --resume " + agent.execution() + "\n");
+    print_error(is_kept ? "go on with: carrel agent run --resume " + agent.execution() + "\n"
+                        : std::string("nothing had come of it, and nothing of it is kept\n"));
   }
   return status;
+}
+
+// Nothing of a new one is left, but for a workspace that somebody named.
+int AgentRun::stop_early(const Error& why) {
+  auto journal = journal::Journal::open(home_);
+  if (order_.is_new && journal.ok() && !journal->find_execution(order_.execution).ok()) {
+    (void)agent::forget_plan(home_, order_.execution);
+    if (const auto left = journal->left_workspaces({order_.execution}); left.ok()) {
+      manager::remove_workspaces(left.value());
+    }
+  }
+  return fail(context_, why);
 }
 
 int AgentRun::run() {
   auto plan = make_agent_plan(context_, home_, order_);
   if (!plan.ok()) {
-    return fail(context_, plan.error());
+    return stop_early(plan.error());
   }
   auto model = agent::make_model(home_, plan->profile.model);
   if (!model.ok()) {
-    return fail(context_, model.error());
+    return stop_early(model.error());
   }
   if (Status saved = agent::save_plan(home_, order_.execution, order_.plan); !saved.ok()) {
-    return fail(context_, saved.error());
+    return stop_early(saved.error());
   }
   const tools::Cancel cancel;
   catch_signals(cancel);
@@ -260,7 +277,7 @@ int AgentRun::run() {
   auto begun =
       agent::Agent::begin(home_, std::move(plan.value()), *model.value(), reporter, person, cancel);
   if (!begun.ok()) {
-    return fail(context_, begun.error());
+    return stop_early(begun.error());
   }
   agent::Agent& agent = *begun.value();
   if (!context_.json()) {
@@ -268,7 +285,15 @@ int AgentRun::run() {
   }
   Status done = all_turns(agent, cancel);
   const Status ended = done.ok() ? agent.finish() : agent.fail(done.error());
-  return show_end(agent, done.ok() ? ended : done);
+  const bool is_kept =
+      done.ok() || order_.is_named || !order_.is_new || !ended.ok() || !agent.has_nothing();
+  const int status = show_end(agent, done.ok() ? ended : done, is_kept);
+  if (!is_kept) {
+    begun.value().reset();
+    Words removed;
+    (void)forget_flows({order_.execution}, removed);
+  }
+  return status;
 }
 
 }  // namespace

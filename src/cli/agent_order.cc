@@ -130,6 +130,7 @@ Result<AgentOrder> read_agent_order(const Context& context, const storage::Home&
   CARREL_TRY(take_options(arguments, order.plan.profile));
   if (order.execution.empty()) {
     order.execution = storage::random_hex(kIdDigits);
+    order.is_named = false;
   }
   if (order.execution.size() > kLongestId) {  // names are made of it
     return Error{Code::kInvalid, 0,
@@ -185,13 +186,13 @@ Result<manager::Wish> wish_for(const Context& context, const AgentOrder& order) 
 
 // What a new execution begins with: a copy of a folder, or what the source of a replay began with.
 Status prepare_workspace(const Context& context, const storage::Home& home, const AgentOrder& order,
-                         policy::Spec& spec) {
+                         const std::string& goes_with, policy::Spec& spec) {
   if (!order.replay.has_value()) {
-    return copy_source(context, home, spec);
+    return copy_source(context, home, spec, goes_with);
   }
   CARREL_ASSIGN(journal::Journal journal, journal::Journal::open(home));
   CARREL_ASSIGN(const journal::ExecutionRow source, journal.find_execution(order.replay->source));
-  return journal::make_workspace_from(home, source.first_snapshot, spec.workspace);
+  return journal::make_workspace_from(home, source.first_snapshot, spec.workspace, goes_with);
 }
 
 }  // namespace
@@ -201,14 +202,21 @@ Result<agent::AgentPlan> make_agent_plan(const Context& context, storage::Home& 
   agent::AgentPlan plan;
   CARREL_ASSIGN(manager::Wish wish, wish_for(context, order));
   policy::Spec& spec = wish.spec;
+  // What nobody named goes with the execution, also if a run was killed before it made it.
+  const std::string own = "agent-" + order.execution;
+  const auto is_own = [&](const std::string& name) { return name.empty() || name == own; };
+  const bool is_unnamed = order.replay.has_value()
+                              ? !context.arguments.has(OptionId::kNewWorkspace)
+                              : is_own(spec.workspace) && is_own(order.plan.workspace);
+  plan.workspace_goes_with = is_unnamed ? storage::flow_mark(order.execution) : std::string();
   if (order.replay.has_value()) {
     spec.workspace = order.plan.workspace;
   } else if (spec.workspace.empty()) {
-    spec.workspace =
-        order.plan.workspace.empty() ? "agent-" + order.execution : order.plan.workspace;
+    spec.workspace = is_unnamed ? own : order.plan.workspace;
   }
-  if (const bool known = agent::load_plan(home, order.execution).ok(); !known) {
-    CARREL_TRY(prepare_workspace(context, home, order, spec));
+  order.is_new = !agent::load_plan(home, order.execution).ok();
+  if (order.is_new) {
+    CARREL_TRY(prepare_workspace(context, home, order, plan.workspace_goes_with, spec));
   }
   CARREL_TRY(native::check_network(home, spec));
   order.plan.workspace = spec.workspace;

@@ -17,6 +17,8 @@ struct AgentOrder {
   std::string execution;
   std::optional<journal::Replay> replay = {};
   enum class Prompts { kGiven, kTyped } prompts = Prompts::kGiven;
+  bool is_named = true;  // somebody gave the execution its name
+  bool is_new = false;   // there was none of that name: known once there is a plan
 };
 
 // The task, the flow file, or the execution that is resumed, with the profile and the options over

@@ -38,10 +38,13 @@ Result<std::size_t> count_changed(storage::WorkspaceStore& store,
 
 Result<Json> keep(manager::WorkspaceTarget& at, const std::string& holder) {
   const std::string before = at.row.head;
+  // No person has asked for it: it goes with the workspace, if that goes with an execution.
   CARREL_ASSIGN(const storage::SnapshotRow row,
-                storage::take_snapshot(
-                    *at.store, at.row,
-                    {.holder = holder, .unchanged = storage::Unchanged::kLastOne}, *at.writers));
+                storage::take_snapshot(*at.store, at.row,
+                                       {.holder = holder,
+                                        .unchanged = storage::Unchanged::kLastOne,
+                                        .asked = storage::SnapshotRow::Asked::kNo},
+                                       *at.writers));
   CARREL_ASSIGN(const storage::Tree tree, at.store->read_tree(row.layers));
   std::size_t changed = 0;
   if (row.id != before) {

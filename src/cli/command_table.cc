@@ -266,6 +266,26 @@ constexpr std::array kCommands = {
     Command{CommandId::kDoctor, "doctor", "say what this host can enforce, and what is missing",
             CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt, "",
             "carrel doctor\tcheck this host\n", Visibility::kListed},
+    Command{
+        CommandId::kDf, "df", "print what Carrel takes of this host's disk", CommandGroup::kOther,
+        kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt,
+        "A line for each kind of thing that is kept below CARREL_HOME, with what the disk holds "
+        "of it, and one for each client of the daemon that has workspaces. Several clients that "
+        "share a snapshot's files each have the whole of it.",
+        "carrel df\twhere the room has gone\n"
+        "carrel prune --dry-run\twhat nobody needs of it\n",
+        Visibility::kListed},
+    Command{
+        CommandId::kPrune, "prune", "remove what nothing refers to any more", CommandGroup::kOther,
+        kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt,
+        "Workspaces that nobody named and whose sandbox, run or flow is gone, and downloads of "
+        "images that nobody goes on with. With --flows also executions that ended before "
+        "--older-than, with what they kept; with --snapshots also snapshots without a name that "
+        "are older. What has a name, or is in use, stays.",
+        "carrel prune --dry-run\tsay what it would remove\n"
+        "carrel prune\tremove it\n"
+        "carrel prune --flows --snapshots --older-than 30d\tand what is a month old\n",
+        Visibility::kListed},
     Command{CommandId::kEnv, "env", "print the places and the settings in force",
             CommandGroup::kOther, kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt,
             "A line for each: what it is, its value, and where that comes from. home is the folder "

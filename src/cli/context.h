@@ -57,5 +57,7 @@ int secret_command(const Context& context);
 int keeper_command(const Context& context);
 int egress_command(const Context& context);
 int checkpoint_command(const Context& context);
+int df_command(const Context& context);
+int prune_command(const Context& context);
 
 }  // namespace carrel::cli

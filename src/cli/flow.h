@@ -23,5 +23,8 @@ int fork_turn(const Context& context, const Words& words);
 int roll_back(const Context& context, const Words& words);
 int replay_flow(const Context& context, const std::string& named);
 int remove_flows(const Context& context, const Words& words);
+// What it does: those of `words` that are gone are in `removed`, with their plans, what they kept
+// and the workspaces that were made for them. The first that cannot be removed ends it.
+Status forget_flows(const Words& words, Words& removed);
 
 }  // namespace carrel::cli

@@ -11,6 +11,7 @@
 #include "journal/files.h"
 #include "journal/replay_plan.h"
 #include "journal/run.h"
+#include "manager/owned.h"
 #include "manager/workspace_target.h"
 #include "storage/workspaces/restore.h"
 #include "storage/workspaces/rights.h"
@@ -188,7 +189,12 @@ Result<Json> repeat(const Context& context, journal::Replay replay) {
   if (!source.workspace.empty()) {
     workspace = std::string(context.arguments.value(OptionId::kNewWorkspace)
                                 .value_or("replay-" + storage::random_hex(8)));
-    CARREL_TRY(journal::make_workspace_from(home, source.first_snapshot, workspace));
+    options.execution =
+        options.execution.empty() ? storage::random_hex(8) : std::move(options.execution);
+    CARREL_TRY(journal::make_workspace_from(home, source.first_snapshot, workspace,
+                                            context.arguments.has(OptionId::kNewWorkspace)
+                                                ? ""
+                                                : storage::flow_mark(options.execution)));
     files = std::make_unique<journal::WorkspaceFiles>(workspace);
   }
   CARREL_ASSIGN(const std::unique_ptr<journal::Run> run,
@@ -199,9 +205,8 @@ Result<Json> repeat(const Context& context, journal::Replay replay) {
 }
 
 // Those that were removed, up to the first that could not be.
-Status remove_each(const Words& words, Words& removed) {
-  CARREL_ASSIGN(const storage::Home home, storage::Home::open());
-  CARREL_ASSIGN(journal::Journal journal, journal::Journal::open(home));
+Status remove_each(const storage::Home& home, journal::Journal& journal, const Words& words,
+                   Words& removed) {
   CARREL_TRY(journal.settle());
   for (const std::string& named : words) {
     CARREL_ASSIGN(const ExecutionRow row, journal.find_execution(named));
@@ -213,8 +218,7 @@ Status remove_each(const Words& words, Words& removed) {
 }
 
 // Takes away what no snapshot needs any more.
-Status sweep() {
-  CARREL_ASSIGN(const storage::Home home, storage::Home::open());
+Status sweep(const storage::Home& home) {
   storage::gain_rights_over_own_files();
   CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
   return store.sweep();
@@ -253,12 +257,23 @@ int replay_flow(const Context& context, const std::string& named) {
   return 0;
 }
 
+Status forget_flows(const Words& words, Words& removed) {
+  CARREL_ASSIGN(const storage::Home home, storage::Home::open());
+  Status failed;
+  Words workspaces;
+  {
+    CARREL_ASSIGN(journal::Journal journal, journal::Journal::open(home));
+    failed = remove_each(home, journal, words, removed);
+    CARREL_ASSIGN(workspaces, journal.left_workspaces(removed));
+  }
+  manager::remove_workspaces(workspaces);
+  Status swept = sweep(home);
+  return failed.ok() ? swept : failed;
+}
+
 int remove_flows(const Context& context, const Words& words) {
   Words removed;
-  Status failed = remove_each(words, removed);
-  if (Status swept = sweep(); failed.ok()) {
-    failed = std::move(swept);
-  }
+  const Status failed = forget_flows(words, removed);
   if (context.json()) {
     print(to_text(Json{{"removed", removed}}));
   } else {

@@ -126,6 +126,10 @@ int dispatch(const Context& context) {
       return setup_command(context);
     case CommandId::kDoctor:
       return doctor_command(context);
+    case CommandId::kDf:
+      return df_command(context);
+    case CommandId::kPrune:
+      return prune_command(context);
     case CommandId::kEnv:
       return env_command(context);
     case CommandId::kVerify:

@@ -14,6 +14,7 @@
 #include "cli/table.h"
 #include "manager/workspace_target.h"
 #include "policy/size.h"
+#include "storage/disk_use.h"
 #include "storage/state.h"
 #include "storage/workspaces/check.h"
 #include "storage/workspaces/rights.h"
@@ -51,6 +52,7 @@ std::string user_of(WorkspaceStore& store, const WorkspaceRow& row) {
 struct Held {
   std::uint64_t bytes = 0;
   std::uint64_t entries = 0;
+  std::uint64_t on_disk = 0;  // what the host's disk has of it
 };
 
 Held look_into(WorkspaceStore& store, const WorkspaceRow& row) {
@@ -59,7 +61,9 @@ Held look_into(WorkspaceStore& store, const WorkspaceRow& row) {
                              : Result<UniqueFd>(directory.error());
   auto scan = tree.ok() ? storage::scan_tree(tree->get(), row.form)
                         : Result<storage::TreeScan>(tree.error());
-  return scan.ok() ? Held{scan->bytes, scan->entries.size()} : Held{};
+  auto use = storage::look_at_disk_use_of(store.home(), "workspaces/" + row.name);
+  const std::uint64_t on_disk = use.ok() ? use->bytes : 0;
+  return scan.ok() ? Held{scan->bytes, scan->entries.size(), on_disk} : Held{0, 0, on_disk};
 }
 
 int list_workspaces(const Context& context, WorkspaceStore& store) {
@@ -69,19 +73,20 @@ int list_workspaces(const Context& context, WorkspaceStore& store) {
     return fail(context, rows.ok() ? snapshots.error() : rows.error());
   }
   std::vector<std::vector<std::string>> lines = {
-      {"NAME", "SIZE", "LIMIT", "FILES", "SNAPSHOTS", "LAST USED", "IN USE BY"}};
+      {"NAME", "SIZE", "ON DISK", "LIMIT", "FILES", "SNAPSHOTS", "LAST USED", "IN USE BY"}};
   Json list = Json::array();
   for (const WorkspaceRow& row : rows.value()) {
     const Held held = look_into(store, row);
     const auto taken = std::count_if(snapshots->begin(), snapshots->end(),
                                      [&](const auto& one) { return one.workspace == row.name; });
     const std::string user = user_of(store, row);
-    lines.push_back({row.name, size_text(held.bytes),
+    lines.push_back({row.name, size_text(held.bytes), size_text(held.on_disk),
                      row.disk_bytes == 0 ? "-" : size_text(row.disk_bytes),
                      std::to_string(held.entries), std::to_string(taken), how_long_ago(row.used_ms),
                      user.empty() ? "-" : user});
     list.push_back(Json{{"name", row.name},
                         {"size_bytes", held.bytes},
+                        {"disk_bytes", held.on_disk},
                         {"limit_bytes", row.disk_bytes},
                         {"entries", held.entries},
                         {"snapshots", taken},

@@ -35,7 +35,8 @@ std::string name_after(const std::string& path) {
 
 }  // namespace
 
-Status copy_source(const Context& context, const storage::Home& home, policy::Spec& spec) {
+Status copy_source(const Context& context, const storage::Home& home, policy::Spec& spec,
+                   const std::string& goes_with) {
   const auto given = context.arguments.value(OptionId::kWorkspaceFrom);
   if (!given.has_value()) {
     return {};
@@ -64,6 +65,7 @@ Status copy_source(const Context& context, const storage::Home& home, policy::Sp
   row.created_ms = storage::wall_clock_ms();
   row.used_ms = row.created_ms;
   row.disk_bytes = spec.limits.disk_bytes;
+  row.for_box = goes_with;
   CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
   CARREL_TRY(storage::copy_workspace(store, row, source));
   spec.workspace = row.name;

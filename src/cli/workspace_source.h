@@ -10,8 +10,9 @@
 namespace carrel::cli {
 
 // With --workspace-from: makes the spec's workspace as a copy of that directory. Without a name for
-// it, it gets one. Says on stderr what was left out.
-Status copy_source(const Context& context, const storage::Home& home, policy::Spec& spec);
+// it, it gets one. Says on stderr what was left out. `goes_with` as in storage::WorkspaceRow.
+Status copy_source(const Context& context, const storage::Home& home, policy::Spec& spec,
+                   const std::string& goes_with = {});
 
 // The same for a workspace that goes with what was run in it, unless somebody named it: it is
 // removed when this ends, at the latest by the next one who looks for what is left over.

@@ -28,7 +28,7 @@ Status WorkspaceFiles::put_back(const std::string& snapshot) {
 }
 
 Status make_workspace_from(const storage::Home& home, const std::string& snapshot,
-                           const std::string& name) {
+                           const std::string& name, const std::string& goes_with) {
   CARREL_ASSIGN(storage::WorkspaceStore store, storage::WorkspaceStore::open(home));
   CARREL_ASSIGN(const storage::SnapshotRow from, store.snapshot(snapshot));
   CARREL_ASSIGN(const auto origin, store.records().find(from.workspace));
@@ -40,6 +40,7 @@ Status make_workspace_from(const storage::Home& home, const std::string& snapsho
   row.disk_bytes = origin.has_value() ? origin->disk_bytes : 0;
   row.base = from.id;
   row.head = from.id;
+  row.for_box = goes_with;
   CARREL_TRY(store.make(row));
   CARREL_TRY(store.open_directory(row));
   return {};

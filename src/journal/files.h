@@ -67,8 +67,9 @@ class WorkspaceFiles : public Files {
 };
 
 // Makes a workspace that begins as a snapshot, for a fork or a replay: the workspace that the
-// snapshot is of stays as it is. kConflict when there is one of that name.
+// snapshot is of stays as it is. kConflict when there is one of that name. `goes_with` as in
+// storage::WorkspaceRow.
 Status make_workspace_from(const storage::Home& home, const std::string& snapshot,
-                           const std::string& name);
+                           const std::string& name, const std::string& goes_with = {});
 
 }  // namespace carrel::journal

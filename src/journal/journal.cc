@@ -1,5 +1,6 @@
 #include "journal/journal.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "journal/owner.h"
@@ -209,6 +210,23 @@ Status Journal::remove(const std::string& execution) {
   }
   release(*home_, row.id, std::move(owner));
   return removed;
+}
+
+Result<std::vector<std::string>> Journal::left_workspaces(const std::vector<std::string>& gone) {
+  // An execution makes its workspace before it is in the record.
+  constexpr std::int64_t kBeginningMs = 600'000;
+  CARREL_ASSIGN(storage::WorkspaceRecords * records, rows_->snapshots(*home_));
+  CARREL_ASSIGN(const auto all, records->of_flows());
+  std::vector<std::string> names;
+  for (const storage::WorkspaceRecords::OfFlow& one : all) {
+    CARREL_ASSIGN(const std::optional<ExecutionRow> execution, rows_->execution(one.execution));
+    const bool is_known = std::find(gone.begin(), gone.end(), one.execution) != gone.end();
+    if (!execution.has_value() &&
+        (is_known || storage::wall_clock_ms() - one.used_ms > kBeginningMs)) {
+      names.push_back(one.name);
+    }
+  }
+  return names;
 }
 
 Status Journal::settle_own(const std::string& execution) {

@@ -67,6 +67,9 @@ class Journal {
   // Removes an execution with its turns, and lets go of snapshots that no other refers to.
   // kConflict while it runs.
   Status remove(const std::string& execution);
+  // The workspaces that were made for executions which are not there any more, and to which no
+  // other refers: those of `gone`, and of others if nobody has begun with them just now.
+  Result<std::vector<std::string>> left_workspaces(const std::vector<std::string>& gone);
   // Makes good what killed runs left: intents without an owner, removals that were begun.
   Status settle();
 

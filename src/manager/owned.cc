@@ -16,19 +16,26 @@ Error no_snapshot(const std::string& id) {
   return Error{Code::kNotFound, 0, "Snapshot " + id + " not found", {}};
 }
 
-// Each in a run of its own: one that is in use, or held, keeps no other.
-void remove_workspaces(const Result<std::vector<std::string>>& names) {
-  for (std::size_t i = 0; names.ok() && i < names.value().size(); ++i) {
-    (void)ask_self({"workspace", "rm", "--json", names.value()[i]});
-  }
-}
-
 }  // namespace
+
+// Each in a run of its own: one that is in use, or held, keeps no other.
+std::vector<std::string> remove_workspaces(const std::vector<std::string>& names) {
+  std::vector<std::string> gone;
+  for (const std::string& name : names) {
+    if (ask_self({"workspace", "rm", "--json", name}).ok()) {
+      gone.push_back(name);
+    }
+  }
+  return gone;
+}
 
 void remove_left_over(const storage::Home& home) {
   auto records = storage::WorkspaceRecords::open(home);
-  if (records.ok()) {
-    remove_workspaces(records->left_over());
+  if (!records.ok()) {
+    return;
+  }
+  if (const auto names = records->left_over(); names.ok()) {
+    remove_workspaces(names.value());
   }
 }
 
@@ -36,7 +43,9 @@ void Manager::drop_left_over() {
   std::unique_lock lock(database_mutex_);
   const auto names = workspaces_.left_over();
   lock.unlock();
-  remove_workspaces(names);
+  if (names.ok()) {
+    remove_workspaces(names.value());
+  }
 }
 
 Result<Owned> Manager::owned(const Caller& caller) {

@@ -26,5 +26,7 @@ struct Owned {
 // Removes the workspaces that go with sandboxes which have ended, each in a run of this program.
 // What is in use stays, for the next time.
 void remove_left_over(const storage::Home& home);
+// Removes these, each in a run of this program, and returns those that are gone.
+std::vector<std::string> remove_workspaces(const std::vector<std::string>& names);
 
 }  // namespace carrel::manager

@@ -106,7 +106,7 @@ constexpr std::string_view kFixed = R"({
     "name": {"type": "string"},
     "owner": {"type": "string", "description": "the client's name; empty: the operator"},
     "goes_with": {"type": ["string", "null"],
-      "description": "the sandbox with which it is removed, unless somebody asked for one of its snapshots"},
+      "description": "the sandbox, or flow:EXECUTION, with which it is removed, unless somebody asked for one of its snapshots"},
     "created_ms": {"type": "integer"}, "used_ms": {"type": "integer"},
     "limit_bytes": {"type": "integer"}, "charged_bytes": {"type": "integer"},
     "fork_of": {"type": "string", "description": "a snapshot; empty: it is none"},

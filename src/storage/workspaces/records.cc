@@ -285,6 +285,11 @@ Result<std::optional<SnapshotRow>> WorkspaceRecords::held_by(const std::string& 
   return rows.empty() ? std::nullopt : std::optional<SnapshotRow>(std::move(rows.front()));
 }
 
+Result<bool> WorkspaceRecords::is_held(const std::string& id) {
+  CARREL_ASSIGN(auto held, database_.prepare("SELECT 1 FROM snapshot_holds WHERE snapshot = ?"));
+  return held.bind(id).step();
+}
+
 Status WorkspaceRecords::let_go(const std::string& snapshot) {
   return in_transaction([&]() -> Status {
     CARREL_ASSIGN(auto own, database_.prepare(
@@ -383,9 +388,8 @@ Status WorkspaceRecords::remove_snapshot(const std::string& id) {
                    "the workspace '" + restoring.text(0) + "' is being restored to " + id,
                    "any command that uses the workspace finishes that"};
     }
-    CARREL_ASSIGN(auto held, database_.prepare("SELECT 1 FROM snapshot_holds WHERE snapshot = ?"));
-    CARREL_ASSIGN(const bool is_held, held.bind(id).step());
-    if (is_held) {
+    CARREL_ASSIGN(const bool held, is_held(id));
+    if (held) {
       return Error{Code::kConflict, 0, "a turn of a flow refers to the snapshot " + id,
                    "see 'carrel flow ls'; 'carrel flow rm' lets go of it"};
     }

@@ -29,8 +29,11 @@ struct WorkspaceRow {
   std::string source;            // the host directory that it began as a copy of; empty: none
   std::string restoring;         // the snapshot that its tree is being made into; empty: none
   std::string owner;             // who pays for it; empty: the operator
-  std::string for_box;           // the sandbox that it goes with; empty: it stays
+  std::string for_box;           // the sandbox, or flow_mark(), that it goes with; empty: it stays
 };
+
+// What a workspace goes with that an execution of a flow made for itself.
+std::string flow_mark(std::string_view execution);
 
 struct LayerRef {
   std::string id;
@@ -67,6 +70,14 @@ class WorkspaceRecords {
   // Those that go with sandboxes which have ended, but for those in which somebody asked for a
   // snapshot. The table of sandboxes has to be there.
   Result<std::vector<std::string>> left_over();
+  // Those that go with executions of flows, but for those in which somebody asked for a snapshot or
+  // that an execution still refers to.
+  struct OfFlow {
+    std::string name;
+    std::string execution;
+    std::int64_t used_ms = 0;
+  };
+  Result<std::vector<OfFlow>> of_flows();
   Status set_restoring(const std::string& name, const std::string& snapshot);
   // The tree is the snapshot's now.
   Status set_head(const std::string& name, const std::string& snapshot);
@@ -81,6 +92,7 @@ class WorkspaceRecords {
   // Of one workspace, or of all if the name is empty; the oldest first.
   Result<std::vector<SnapshotRow>> snapshots(const std::string& workspace);
   Result<std::optional<SnapshotRow>> snapshot(const std::string& id);
+  Result<bool> is_held(const std::string& id);
   // kConflict as long as a workspace is being restored to it, or somebody holds it.
   Status remove_snapshot(const std::string& id);
 

@@ -30,7 +30,14 @@ WHERE name GLOB 'sandbox-*' OR name GLOB 'fork-????????????????';
   " UNION SELECT layer FROM workspace_layers JOIN workspaces ON workspaces.name = "              \
   "workspace_layers.workspace " which
 
+// No snapshot of it was asked for, and none is held.
+#define CARREL_NOBODY_REFERS                                                            \
+  "NOT EXISTS (SELECT 1 FROM snapshots WHERE workspace = workspaces.name AND (asked = " \
+  "1 OR id IN (SELECT snapshot FROM snapshot_holds)))"
+
 }  // namespace
+
+std::string flow_mark(std::string_view execution) { return "flow:" + std::string(execution); }
 
 Status WorkspaceRecords::bring_up_to_date() {
   const auto number_of = [this](const char* sql) -> Result<std::int64_t> {
@@ -62,13 +69,10 @@ Status WorkspaceRecords::set_for_box(const std::string& name, const std::string&
 }
 
 Result<std::vector<std::string>> WorkspaceRecords::left_over() {
-  CARREL_ASSIGN(
-      auto statement,
-      database_.prepare(
-          "SELECT name FROM workspaces WHERE for_box <> '' AND for_box NOT IN (SELECT id FROM "
-          "sandboxes WHERE state <> 'ended') AND NOT EXISTS (SELECT 1 FROM snapshots WHERE "
-          "workspace = workspaces.name AND (asked = 1 OR id IN (SELECT snapshot FROM "
-          "snapshot_holds)))"));
+  CARREL_ASSIGN(auto statement,
+                database_.prepare("SELECT name FROM workspaces WHERE for_box <> '' AND for_box NOT "
+                                  "GLOB 'flow:*' AND for_box NOT IN (SELECT id FROM sandboxes "
+                                  "WHERE state <> 'ended') AND " CARREL_NOBODY_REFERS));
   std::vector<std::string> names;
   for (;;) {
     CARREL_ASSIGN(const bool more, statement.step());
@@ -76,6 +80,21 @@ Result<std::vector<std::string>> WorkspaceRecords::left_over() {
       return names;
     }
     names.push_back(statement.text(0));
+  }
+}
+
+Result<std::vector<WorkspaceRecords::OfFlow>> WorkspaceRecords::of_flows() {
+  CARREL_ASSIGN(auto statement,
+                database_.prepare("SELECT name, for_box, used_ms FROM workspaces WHERE for_box "
+                                  "GLOB 'flow:*' AND " CARREL_NOBODY_REFERS));
+  std::vector<OfFlow> found;
+  for (;;) {
+    CARREL_ASSIGN(const bool more, statement.step());
+    if (!more) {
+      return found;
+    }
+    const std::string mark = statement.text(1);
+    found.push_back({statement.text(0), mark.substr(flow_mark({}).size()), statement.number(2)});
   }
 }
 

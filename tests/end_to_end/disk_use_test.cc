@@ -1,0 +1,174 @@
+// `carrel df` and `carrel prune`, and what goes by itself.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "support/box.h"
+#include "support/fixture.h"
+
+namespace carrel::test {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
+
+constexpr char kScript[] = R"(
+[[turns]]
+[[turns.replies]]
+calls = [{name = "exec", arguments = {command = "head -c 3000000 /dev/urandom > made"}}]
+[[turns.replies]]
+text = "Done."
+)";
+// It has no turn.
+constexpr char kEmptyScript[] = "turns = []\n";
+
+class DiskUse : public CarrelTest {
+ protected:
+  json asked(std::vector<std::string> words) {
+    words.emplace_back("--json");
+    last_ = carrel(std::move(words));
+    json object = json::parse(last_.out, nullptr, false);
+    EXPECT_TRUE(object.is_object()) << last_.out << last_.err;
+    return object.is_object() ? object : json::object();
+  }
+  std::set<std::string> workspaces() {
+    std::set<std::string> names;
+    const json list = asked({"workspace", "ls"});
+    for (const json& one : list["workspaces"]) {
+      names.insert(one["name"]);
+    }
+    return names;
+  }
+  std::uint64_t bytes_for(const std::string& kind) {
+    const json all = asked({"df"});
+    for (const json& one : all["kinds"]) {
+      if (one["what"] == kind) {
+        return one["disk_bytes"];
+      }
+    }
+    ADD_FAILURE() << "there is no " << kind;
+    return 0;
+  }
+  json agent(const std::string& script, std::vector<std::string> words = {}) {
+    words.insert(words.begin(), {"agent", "run", "--script", file("script.toml", script)});
+    words.emplace_back("do it");
+    return asked(std::move(words));
+  }
+  // What `prune` says that it removed, as "what name".
+  static std::set<std::string> said(const json& pruned) {
+    std::set<std::string> names;
+    for (const json& one : pruned["removed"]) {
+      names.insert(one["what"].get<std::string>() + " " + one["name"].get<std::string>());
+    }
+    return names;
+  }
+
+  Run last_;
+};
+CARREL_AS_BOTH(DiskUse);
+
+TEST_P(DiskUse, DfTellsWhatTheDiskHas) {
+  EXPECT_EQ(bytes_for("workspaces"), 0U);
+  ASSERT_EQ(carrel({"run", "--workspace", "w", "--disk", "20m", "--", "sh", "-c",
+                    "head -c 6000000 /dev/urandom > f; sync"})
+                .status,
+            0);
+  // As root all of its room is set aside.
+  EXPECT_GE(bytes_for("workspaces"), as_root() ? 20'000'000U : 6'000'000U);
+  EXPECT_LE(bytes_for("workspaces"), as_root() ? 32'000'000U : 7'000'000U);
+  const json list = asked({"workspace", "ls"});
+  EXPECT_GE(list["workspaces"][0]["disk_bytes"], as_root() ? 20'000'000U : 6'000'000U) << list;
+  ASSERT_EQ(carrel({"snapshot", "w"}).status, 0);
+  EXPECT_GE(bytes_for("snapshots"), 6'000'000U);
+  EXPECT_LE(bytes_for("snapshots"), 7'000'000U);
+  const json all = asked({"df"});
+  std::uint64_t sum = 0;
+  for (const json& one : all["kinds"]) {
+    sum += one["disk_bytes"].get<std::uint64_t>();
+  }
+  EXPECT_EQ(all["disk_bytes"], sum);
+  EXPECT_EQ(all["owners"].size(), 1U);
+  EXPECT_TRUE(all["owners"][0]["owner"].is_null()) << all;
+  EXPECT_THAT(carrel({"df"}).out, HasSubstr("snapshots"));
+  EXPECT_EQ(carrel({"df", "word"}).status, 2);
+}
+
+TEST_P(DiskUse, AgentsWorkspaceGoesWithItsFlow) {
+  const json done = agent(kScript);
+  ASSERT_EQ(last_.status, 0) << last_.err;
+  const std::string id = done["execution"];
+  EXPECT_THAT(workspaces(), ElementsAre("agent-" + id));
+  EXPECT_GE(bytes_for("snapshots"), 3'000'000U);
+  // It is what the execution would go on with.
+  EXPECT_THAT(said(asked({"prune"})), IsEmpty());
+  EXPECT_EQ(carrel({"flow", "rm", id}).status, 0);
+  EXPECT_THAT(workspaces(), IsEmpty());
+  EXPECT_LE(bytes_for("workspaces") + bytes_for("snapshots"), 100'000U);
+}
+
+TEST_P(DiskUse, NamedWorkspaceOfAnAgentStays) {
+  const json done = agent(kScript, {"--workspace", "mine"});
+  ASSERT_EQ(last_.status, 0) << last_.err;
+  EXPECT_EQ(carrel({"flow", "rm", done["execution"]}).status, 0);
+  EXPECT_THAT(workspaces(), ElementsAre("mine"));
+}
+
+// In its first moment, and after that.
+TEST_P(DiskUse, FailedRunLeavesNothingIfNothingCameOfIt) {
+  std::filesystem::create_directory(place().work(GetParam()) + "/project");
+  file("project/a.txt", "x");
+  const json failed = agent(kEmptyScript);
+  EXPECT_EQ(last_.status, 1) << last_.out;
+  EXPECT_TRUE(failed["execution"].is_null()) << failed;
+  EXPECT_FALSE(failed["success"]);
+  EXPECT_THAT(workspaces(), IsEmpty());
+  EXPECT_THAT(asked({"flow", "ls"})["executions"], IsEmpty());
+  // Before it is an execution.
+  const Run early =
+      carrel({"agent", "run", "--script", place().work(GetParam()) + "/script.toml", "--image",
+              "none", "--workspace-from", place().work(GetParam()) + "/project", "do it"});
+  EXPECT_EQ(early.status, 125);
+  EXPECT_THAT(workspaces(), IsEmpty()) << early.err;
+  // One that has a name is somebody's.
+  agent(kEmptyScript, {"--execution", "mine"});
+  EXPECT_EQ(last_.status, 1);
+  EXPECT_THAT(workspaces(), ElementsAre("agent-mine"));
+  EXPECT_EQ(carrel({"flow", "rm", "mine"}).status, 0);
+  EXPECT_THAT(workspaces(), IsEmpty());
+}
+
+TEST_P(DiskUse, PruneRemovesWhatIsOldAndHasNoNameIfItIsTold) {
+  const std::string flow = agent(kScript)["execution"];
+  ASSERT_EQ(last_.status, 0) << last_.err;
+  ASSERT_EQ(carrel({"run", "--workspace", "kept", "--", "sh", "-c", "echo a > f"}).status, 0);
+  const std::string unnamed = asked({"snapshot", "kept"})["id"];
+  ASSERT_EQ(carrel({"run", "--workspace", "kept", "--", "sh", "-c", "echo b > f"}).status, 0);
+  const std::string named = asked({"snapshot", "--name", "good", "kept"})["id"];
+  EXPECT_THAT(said(asked({"prune"})), IsEmpty());
+  EXPECT_EQ(carrel({"prune", "--flows"}).status, 2) << "without an age";
+  EXPECT_EQ(carrel({"prune", "--older-than", "1h"}).status, 2);
+  EXPECT_THAT(said(asked({"prune", "--flows", "--snapshots", "--older-than", "1h"})), IsEmpty());
+
+  const std::vector<std::string> all = {"prune", "--flows", "--snapshots", "--older-than", "1ms"};
+  std::vector<std::string> dry = all;
+  dry.emplace_back("--dry-run");
+  EXPECT_THAT(said(asked(dry)), UnorderedElementsAre("flow " + flow, "snapshot " + unnamed));
+  EXPECT_THAT(workspaces(), UnorderedElementsAre("agent-" + flow, "kept"));
+  const json done = asked(all);
+  EXPECT_THAT(said(done), UnorderedElementsAre("flow " + flow, "snapshot " + unnamed));
+  EXPECT_GE(done["disk_bytes"], 2'000'000U) << done;
+  EXPECT_THAT(workspaces(), ElementsAre("kept"));
+  EXPECT_EQ(bash("cat f", {"--workspace", "kept"}).out, "b\n");
+  EXPECT_EQ(carrel({"restore", "kept", named}).status, 0);
+  EXPECT_NE(carrel({"restore", "kept", unnamed}).status, 0);
+  EXPECT_EQ(carrel({"workspace", "fsck"}).status, 0);
+}
+
+}  // namespace
+}  // namespace carrel::test
