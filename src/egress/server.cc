@@ -4,7 +4,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -174,8 +173,9 @@ class Server {
   }
 
   Task<void> leave_when_idle() {
-    while (!rooms_.idle() || busy_ > 0 ||
-           Clock::now() - std::max(last_used_, rooms_.last_used()) < kIdle) {
+    while (!home_->is_removed() &&
+           (!rooms_.idle() || busy_ > 0 ||
+            Clock::now() - std::max(last_used_, rooms_.last_used()) < kIdle)) {
       co_await service_.loop.sleep(in(std::chrono::seconds(1)));
     }
     service_.loop.stop();
@@ -211,13 +211,6 @@ int serve(storage::Home& home, UniqueFd listener) {
   return ended.ok() ? 0 : 1;
 }
 
-// Whether somebody has removed the installation: nobody can ask any more, and nothing can be
-// opened.
-bool is_removed(const storage::Home& home) {
-  struct stat info{};
-  return ::fstat(home.directory(), &info) == 0 && info.st_nlink == 0;
-}
-
 // Starts the process that does the work, and another one when it died. Whoever asks meanwhile waits
 // at the listener, which stays open. It parses nothing and holds nothing else.
 int supervise(storage::Home& home, Post& post) {
@@ -240,7 +233,7 @@ int supervise(storage::Home& home, Post& post) {
     if (worker > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
       return 0;  // it had nothing to do any more
     }
-    if (is_removed(home)) {
+    if (home.is_removed()) {
       return 0;
     }
     pause = Clock::now() - begun > kHealthy ? kShortest : std::min(2 * pause, kLongest);

@@ -124,6 +124,11 @@ Result<Home> Home::open_at(const std::string& path) {
   return home;
 }
 
+bool Home::is_removed() const {
+  struct stat info{};
+  return ::fstat(directory_.get(), &info) == 0 && info.st_nlink == 0;
+}
+
 Result<UniqueFd> Home::claim_once(const std::string& id) {
   // A sweep can find the mark before the lock is on it, and then takes it away: the next one stays.
   for (;;) {

@@ -31,6 +31,9 @@ class Home {
   [[nodiscard]] int directory() const { return directory_.get(); }
   [[nodiscard]] int once() const { return once_.get(); }
   [[nodiscard]] int boxes() const { return boxes_.get(); }
+  // Whether somebody has removed it: nobody can ask for anything in it any more, and nothing in it
+  // can be opened. One that was only given another name is still there.
+  [[nodiscard]] bool is_removed() const;
 
   // The mark of a live one-shot sandbox: as long as the descriptor is open, it is somebody's.
   Result<UniqueFd> claim_once(const std::string& id);

@@ -77,6 +77,29 @@ TEST_P(Sweep, AnotherInstallationsRemainsAreLeftAlone) {
   EXPECT_TRUE(fs::is_empty(other + "/run/once"));
 }
 
+// Nobody could reach them any more, and nobody could end them.
+TEST_P(Sweep, WhatRunsInAnInstallationThatIsRemovedEnds) {
+  const std::string other = place().work(GetParam()) + "/other";
+  ASSERT_EQ(::mkdir(other.c_str(), 0700), 0);
+  place().give(other, GetParam());
+  const Options options{.environment = {"CARREL_HOME=" + other}};
+  const std::size_t before = first_processes().size();
+  const auto keepers = processes_of("keeper").size();
+  const auto egress = processes_of("egress").size();
+  for (const char* network : {"none", "allow=example.org"}) {
+    const Run made = carrel({"create", "--network", network}, options);
+    ASSERT_EQ(made.status, 0) << made.err;
+  }
+  ASSERT_EQ(first_processes().size(), before + 2);
+  ASSERT_EQ(processes_of("keeper").size(), keepers + 1);
+  ASSERT_GT(processes_of("egress").size(), egress);
+  fs::remove_all(other);
+  EXPECT_TRUE(eventually(seconds(30), [&] {
+    return first_processes().size() == before && processes_of("keeper").size() == keepers &&
+           processes_of("egress").size() == egress;
+  })) << first_processes().size();
+}
+
 // B-44
 TEST_P(Sweep, StraysWithoutAMarkAreTakenAway) {
   Box box(GetParam());

@@ -136,6 +136,10 @@ class Keeper {
       if (quiet && !warm_.is_wanted()) {
         rows_.close();
       }
+      if (quiet && home_.is_removed()) {
+        end_all();
+        return;
+      }
       if (!quiet) {
         last_event_ = Clock::now();
       } else if (is_idle() && !one_shots_come(run_.get()) && leave()) {
@@ -358,6 +362,19 @@ class Keeper {
     sweep_places(home_);
     note_keepers_scope(home_, {});
     return true;
+  }
+
+  // Nobody can reach them any more, and nobody but this can end them.
+  void end_all() {
+    nursery_.reset();
+    warm_.drop_all();
+    for (const Box& box : boxes_) {
+      watches_.forget(box.id);
+      end_without_home(home_, box.id, box.process);
+      if (box.child != 0 && box.process.valid()) {
+        (void)::waitpid(box.child, nullptr, WNOHANG);
+      }
+    }
   }
 
   // While there are sandboxes to keep or one-shots come, those of the same user find their first

@@ -254,6 +254,16 @@ Status stop_sandbox(storage::Home& home, const storage::BoxRecord& record, int g
   return end_sandbox(home, record, grace_ms, reason, {wake});
 }
 
+void end_without_home(storage::Home& home, const std::string& id, const UniqueFd& process) {
+  if (process.valid() &&
+      ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0) == 0) {
+    (void)wait_for_end(process, kEndMs);
+  }
+  if (auto groups = find_groups(home, {}); groups.ok()) {
+    (void)clean_up(home, groups.value(), id);
+  }
+}
+
 void sweep_one_shots(storage::Home& home) {
   for (storage::Home::Abandoned& mark : home.abandoned()) {
     // The mark holds the parent of the groups, if the command was given one.

@@ -38,6 +38,10 @@ struct Ending {
 // fine.
 Status bury(storage::Home& home, const std::string& id, const Ending& ending, int patience_ms);
 
+// For a home that was removed (Home::is_removed): ends the first process of that sandbox, and with
+// it everything in it, and removes what of it is outside of the home.
+void end_without_home(storage::Home& home, const std::string& id, const UniqueFd& process);
+
 // Removes what killed `carrel run`s left.
 void sweep_one_shots(storage::Home& home);
 
