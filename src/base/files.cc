@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <string_view>
 
+#include "base/tree_visit.h"
+
 namespace carrel {
 
 Result<UniqueFd> open_at(int dir, const std::string& path, int flags, unsigned mode) {
@@ -138,32 +140,6 @@ Status DirectoryEntries::failure() const {
   return system_error(error_number_, "list directory '" + path_ + "'");
 }
 
-namespace {
-
-Status remove_below(int dir, const std::string& name, dev_t device, int depth) {
-  if (::unlinkat(dir, name.c_str(), 0) == 0 || errno == ENOENT) {
-    return {};
-  }
-  if (errno != EISDIR && errno != EPERM) {
-    return system_error("remove '" + name + "'");
-  }
-  CARREL_ASSIGN(DirectoryEntries entries, DirectoryEntries::open_at(dir, name));
-  struct stat info{};
-  if (::fstat(entries.descriptor(), &info) != 0 || info.st_dev != device || depth > 4096) {
-    return Error{Code::kConflict, 0, "remove '" + name + "': it is on another file system", {}};
-  }
-  while (const dirent* entry = entries.next()) {
-    CARREL_TRY(remove_below(entries.descriptor(), entry->d_name, device, depth + 1));
-  }
-  CARREL_TRY(entries.failure());
-  if (::unlinkat(dir, name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
-    return system_error("remove directory '" + name + "'");
-  }
-  return {};
-}
-
-}  // namespace
-
 Result<std::vector<std::string>> list_directory(int fd) {
   CARREL_ASSIGN(DirectoryEntries entries, DirectoryEntries::open_at(fd, "."));
   std::vector<std::string> names;
@@ -176,11 +152,37 @@ Result<std::vector<std::string>> list_directory(int fd) {
 }
 
 Status remove_tree_at(int dir, const std::string& name) {
-  struct stat info{};
-  if (::fstatat(dir, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+  struct stat top{};
+  if (::fstatat(dir, name.c_str(), &top, AT_SYMLINK_NOFOLLOW) != 0) {
     return errno == ENOENT ? Status{} : Status{system_error("remove '" + name + "'")};
   }
-  return remove_below(dir, name, info.st_dev, 0);
+  TreeVisit visit;
+  visit.meet = [&](int directory, const std::string& child) -> Result<bool> {
+    if (::unlinkat(directory, child.c_str(), 0) == 0 || errno == ENOENT) {
+      return false;
+    }
+    if (errno != EISDIR && errno != EPERM) {
+      return system_error("remove '" + child + "'");
+    }
+    struct stat info{};
+    if (::fstatat(directory, child.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+      return errno == ENOENT ? Result<bool>(false) : system_error("remove '" + child + "'");
+    }
+    if (!S_ISDIR(info.st_mode)) {
+      return system_error(EPERM, "remove '" + child + "'");
+    }
+    if (info.st_dev != top.st_dev) {
+      return Error{Code::kConflict, 0, "remove '" + child + "': it is on another file system", {}};
+    }
+    return true;
+  };
+  visit.leave = [](int directory, const std::string& child) -> Status {
+    if (::unlinkat(directory, child.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
+      return system_error("remove directory '" + child + "'");
+    }
+    return {};
+  };
+  return visit_tree(dir, name, visit);
 }
 
 }  // namespace carrel

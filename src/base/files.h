@@ -80,7 +80,8 @@ Status each_visible_entry_at(int dir, const std::string& path, Visit visit) {
 Result<std::vector<std::string>> list_directory(int fd);
 
 // Removes the tree below `name` in `dir`, and `name` itself, by descriptor: links are removed and
-// never followed, and nothing on another file system is touched. A missing name is fine.
+// never followed, and nothing on another file system is touched. A missing name is fine, and so is
+// any depth.
 Status remove_tree_at(int dir, const std::string& name);
 
 }  // namespace carrel

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,9 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <vector>
+
+#include "base/tree_visit.h"
 
 namespace carrel {
 namespace {
@@ -48,6 +52,62 @@ TEST_F(Files, RemovingATreeNeverFollowsALink) {
   ASSERT_TRUE(remove_tree_at(dir_.get(), "gone").ok());
   EXPECT_FALSE(std::filesystem::exists(root_ + "/gone"));
   EXPECT_TRUE(std::filesystem::exists(root_ + "/canary/keep"));
+}
+
+// Makes that many directories in each other, with a file beside each.
+void nest(int dir, int depth) {
+  UniqueFd here(::openat(dir, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (int i = 0; i < depth; ++i) {
+    ASSERT_EQ(::mkdirat(here.get(), "d", 0700), 0);
+    ASSERT_TRUE(open_at(here.get(), "f", O_WRONLY | O_CREAT, 0600).ok());
+    here = UniqueFd(::openat(here.get(), "d", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  }
+}
+
+class FewDescriptors {
+ public:
+  FewDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit few = before_;
+    few.rlim_cur = 64;
+    ::setrlimit(RLIMIT_NOFILE, &few);
+  }
+  FewDescriptors(const FewDescriptors&) = delete;
+  FewDescriptors& operator=(const FewDescriptors&) = delete;
+  ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(Files, ATreeOfAnyDepthIsRemoved) {
+  const FewDescriptors few;
+  nest(dir_.get(), 9000);
+  const Status removed = remove_tree_at(dir_.get(), "d");
+  EXPECT_TRUE(removed.ok()) << removed.error().to_string();
+  EXPECT_EQ(list_directory(dir_.get()).value(), std::vector<std::string>{"f"});
+}
+
+TEST_F(Files, ADirectoryThatIsMovedAwayMeanwhileIsLeft) {
+  ASSERT_TRUE(make_directories(root_ + "/top/a/b/c", 0700).ok());
+  ASSERT_TRUE(make_directories(root_ + "/elsewhere", 0700).ok());
+  ASSERT_TRUE(replace_file_at(dir_.get(), "elsewhere/keep", "x", 0600).ok());
+  TreeVisit visit;
+  std::vector<std::string> left;
+  visit.meet = [&](int, const std::string& name) -> Result<bool> {
+    if (name == "c") {
+      std::filesystem::rename(root_ + "/top/a/b", root_ + "/elsewhere/b");
+    }
+    return true;
+  };
+  visit.leave = [&](int, const std::string& name) -> Status {
+    left.push_back(name);
+    return {};
+  };
+  const Status visited = visit_tree(dir_.get(), "top", visit);
+  ASSERT_FALSE(visited.ok());
+  EXPECT_EQ(visited.error().code, Code::kConflict);
+  EXPECT_EQ(left, std::vector<std::string>{"c"}) << "and nothing that is beside what was moved";
 }
 
 TEST_F(Files, RemovingWhatIsNotThereIsFine) {

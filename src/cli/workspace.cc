@@ -50,7 +50,7 @@ std::string user_of(WorkspaceStore& store, const WorkspaceRow& row) {
 }
 
 struct Held {
-  std::uint64_t bytes = 0;
+  std::optional<std::uint64_t> bytes = {};  // none: it cannot be gone through
   std::uint64_t entries = 0;
   std::uint64_t on_disk = 0;  // what the host's disk has of it
 };
@@ -63,7 +63,7 @@ Held look_into(WorkspaceStore& store, const WorkspaceRow& row) {
                         : Result<storage::TreeScan>(tree.error());
   auto use = storage::look_at_disk_use_of(store.home(), "workspaces/" + row.name);
   const std::uint64_t on_disk = use.ok() ? use->bytes : 0;
-  return scan.ok() ? Held{scan->bytes, scan->entries.size(), on_disk} : Held{0, 0, on_disk};
+  return scan.ok() ? Held{scan->bytes, scan->entries.size(), on_disk} : Held{.on_disk = on_disk};
 }
 
 int list_workspaces(const Context& context, WorkspaceStore& store) {
@@ -80,15 +80,16 @@ int list_workspaces(const Context& context, WorkspaceStore& store) {
     const auto taken = std::count_if(snapshots->begin(), snapshots->end(),
                                      [&](const auto& one) { return one.workspace == row.name; });
     const std::string user = user_of(store, row);
-    lines.push_back({row.name, size_text(held.bytes), size_text(held.on_disk),
+    const bool is_known = held.bytes.has_value();
+    lines.push_back({row.name, is_known ? size_text(*held.bytes) : "-", size_text(held.on_disk),
                      row.disk_bytes == 0 ? "-" : size_text(row.disk_bytes),
-                     std::to_string(held.entries), std::to_string(taken), how_long_ago(row.used_ms),
-                     user.empty() ? "-" : user});
+                     is_known ? std::to_string(held.entries) : "-", std::to_string(taken),
+                     how_long_ago(row.used_ms), user.empty() ? "-" : user});
     list.push_back(Json{{"name", row.name},
-                        {"size_bytes", held.bytes},
+                        {"size_bytes", is_known ? Json(*held.bytes) : Json()},
                         {"disk_bytes", held.on_disk},
                         {"limit_bytes", row.disk_bytes},
-                        {"entries", held.entries},
+                        {"entries", is_known ? Json(held.entries) : Json()},
                         {"snapshots", taken},
                         {"created_ms", row.created_ms},
                         {"used_ms", row.used_ms},

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/tree_visit.h"
 
 namespace carrel::storage {
 
@@ -47,8 +48,6 @@ KeptFor purpose_of(const std::string& path) {
 
 class DiskCount {
  public:
-  static constexpr int kDecidingDepth = 2;  // of the names, for what something is
-
   static Result<DiskCount> of(const Home& home) {
     struct stat info{};
     if (::fstat(home.directory(), &info) != 0) {
@@ -65,22 +64,29 @@ class DiskCount {
     }
   }
 
-  // What `name` is, and what is below it.
-  Status add(int directory, const std::string& name, const std::string& path, int depth) {
-    struct stat info{};
-    if (::fstatat(directory, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
-      return errno == ENOENT ? Status{} : Status{system_error("look at '" + path + "'")};
+  // What `path` in `directory` is, and what is below it, for one purpose.
+  Status add_all(int directory, const std::string& path) {
+    DiskUse& use = uses_.at(static_cast<std::size_t>(purpose_of(path)));
+    return visit_tree(directory, path, {.meet = [&](int in, const std::string& name) {
+                        return add(in, name, use);
+                      }});
+  }
+
+  // The same of a name in CARREL_HOME, where what is in a directory decides what it is for.
+  Status add_named(int home, const std::string& name) {
+    DiskUse& use = uses_.at(static_cast<std::size_t>(purpose_of(name)));
+    CARREL_ASSIGN(const bool is_directory, add(home, name, use));
+    if (!is_directory) {
+      return {};
     }
-    if (info.st_dev != device_) {
-      return {};  // something that is mounted there
+    auto entries = DirectoryEntries::open_at(home, name);
+    if (!entries.ok()) {
+      return entries.error().error_number == ENOENT ? Status{} : Status{entries.error()};
     }
-    const bool is_directory = S_ISDIR(info.st_mode);
-    if (is_directory || info.st_nlink < 2 || seen_.insert(info.st_ino).second) {
-      DiskUse& use = uses_.at(static_cast<std::size_t>(purpose_of(path)));
-      use.bytes += static_cast<std::uint64_t>(info.st_blocks) * 512;
-      use.files += is_directory ? 0U : 1U;
+    while (const dirent* entry = entries->next()) {
+      CARREL_TRY(add_all(home, name + "/" + entry->d_name));
     }
-    return is_directory ? add_all_of(directory, name, path, depth) : Status{};
+    return entries->failure();
   }
 
   [[nodiscard]] std::array<DiskUse, kKeptKinds> uses() const { return uses_; }
@@ -88,17 +94,21 @@ class DiskCount {
  private:
   explicit DiskCount(dev_t device) : device_(device) {}
 
-  Status add_all_of(int directory, const std::string& name, const std::string& path, int depth) {
-    auto entries = DirectoryEntries::open_at(directory, name);
-    if (!entries.ok()) {
-      return entries.error().error_number == ENOENT ? Status{} : Status{entries.error()};
+  // Whether it is a directory that belongs to what is counted.
+  Result<bool> add(int directory, const std::string& name, DiskUse& use) {
+    struct stat info{};
+    if (::fstatat(directory, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+      return errno == ENOENT ? Result<bool>(false) : system_error("look at '" + name + "'");
     }
-    while (const dirent* entry = entries->next()) {
-      const std::string child = entry->d_name;
-      CARREL_TRY(add(entries->descriptor(), child,
-                     depth < kDecidingDepth ? path + "/" + child : path, depth + 1));
+    if (info.st_dev != device_) {
+      return false;  // something that is mounted there
     }
-    return entries->failure();
+    const bool is_directory = S_ISDIR(info.st_mode);
+    if (is_directory || info.st_nlink < 2 || seen_.insert(info.st_ino).second) {
+      use.bytes += static_cast<std::uint64_t>(info.st_blocks) * 512;
+      use.files += is_directory ? 0U : 1U;
+    }
+    return is_directory;
   }
 
   dev_t device_;
@@ -115,8 +125,7 @@ Result<std::array<DiskUse, kKeptKinds>> look_at_disk_use(const Home& home) {
   count.add_top(home);
   CARREL_ASSIGN(DirectoryEntries entries, DirectoryEntries::open_at(home.directory(), "."));
   while (const dirent* entry = entries.next()) {
-    const std::string name = entry->d_name;
-    CARREL_TRY(count.add(entries.descriptor(), name, name, 1));
+    CARREL_TRY(count.add_named(home.directory(), entry->d_name));
   }
   CARREL_TRY(entries.failure());
   return count.uses();
@@ -124,7 +133,7 @@ Result<std::array<DiskUse, kKeptKinds>> look_at_disk_use(const Home& home) {
 
 Result<DiskUse> look_at_disk_use_of(const Home& home, const std::string& path) {
   CARREL_ASSIGN(DiskCount count, DiskCount::of(home));
-  CARREL_TRY(count.add(home.directory(), path, path, DiskCount::kDecidingDepth));
+  CARREL_TRY(count.add_all(home.directory(), path));
   DiskUse all;
   for (const DiskUse& use : count.uses()) {
     all.bytes += use.bytes;

@@ -29,7 +29,9 @@ constexpr std::size_t kManyEntries = 1000;
 constexpr std::size_t kMostThreads = 8;
 
 Error too_much(const std::string& what, const std::string& path) {
-  return Error{Code::kResource, 0, "the workspace has " + what + " at '" + path + "'", {}};
+  constexpr std::size_t kShown = 100;  // of a path that may be as long as it likes
+  const std::string begins = path.size() > kShown ? path.substr(0, kShown) + "..." : path;
+  return Error{Code::kResource, 0, "the workspace has " + what + " at '" + begins + "'", {}};
 }
 
 bool is_opaque(int directory) {
