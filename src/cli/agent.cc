@@ -147,6 +147,7 @@ class AgentRun {
   Status one_turn(agent::Agent& agent, const agent::FlowFile::Turn& turn);
   int show_end(const agent::Agent& agent, const Status& done, bool is_kept);
   int stop_early(const Error& why);
+  void forget_new();
 
   const Context& context_;
   storage::Home& home_;
@@ -247,14 +248,25 @@ int AgentRun::show_end(const agent::Agent& agent, const Status& done, bool is_ke
 
 // Nothing of a new one is left, but for a workspace that somebody named.
 int AgentRun::stop_early(const Error& why) {
-  auto journal = journal::Journal::open(home_);
-  if (order_.is_new && journal.ok() && !journal->find_execution(order_.execution).ok()) {
-    (void)agent::forget_plan(home_, order_.execution);
-    if (const auto left = journal->left_workspaces({order_.execution}); left.ok()) {
-      manager::remove_workspaces(left.value());
-    }
+  if (order_.is_new) {
+    forget_new();
   }
   return fail(context_, why);
+}
+
+void AgentRun::forget_new() {
+  Words left;
+  {
+    auto journal = journal::Journal::open(home_);
+    if (!journal.ok() || journal->find_execution(order_.execution).ok()) {
+      return;
+    }
+    (void)agent::forget_plan(home_, order_.execution);
+    if (auto names = journal->left_workspaces({order_.execution}); names.ok()) {
+      left = std::move(names.value());
+    }
+  }
+  manager::remove_workspaces(left);
 }
 
 int AgentRun::run() {

@@ -229,7 +229,7 @@ Result<agent::AgentPlan> make_agent_plan(const Context& context, storage::Home& 
   order.plan.wish = std::move(wish);
   plan.room.open_mounts = [&context](const policy::Spec& of) { return open_mounts(context, of); };
   plan.room.finish_restore = manager::finish_restore_apart;
-  plan.room.name = "agent-" + order.execution;
+  plan.room.name = own;
   plan.room.lease_ms = static_cast<std::uint64_t>(plan.profile.limits.time.count()) + kLeaseAfterMs;
   plan.flow = order.plan.flow.name;
   plan.execution = order.execution;

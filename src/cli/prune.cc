@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/native/remains.h"
+#include "base/code_name.h"
 #include "cli/context.h"
 #include "cli/flow.h"
 #include "cli/output.h"
@@ -91,6 +92,14 @@ class Pruning {
     auto use = storage::look_at_disk_use_of(home_, "workspaces/" + workspace);
     return use.ok() ? use->bytes : 0;
   }
+  // Of the workspace that goes with an execution.
+  std::uint64_t own_bytes(storage::WorkspaceRecords& records,
+                          const journal::ExecutionRow& row) const {
+    const auto workspace = records.find(row.workspace);
+    const bool is_own = workspace.ok() && workspace.value().has_value() &&
+                        workspace.value()->for_box == storage::flow_mark(row.id);
+    return is_own ? bytes_of(row.workspace) : 0;
+  }
   void keep(Item item, const Error& why) {
     item.why = why.to_string();
     kept_.push_back(std::move(item));
@@ -115,12 +124,13 @@ Status Pruning::prune_flows() {
   std::vector<Item> old;
   {
     CARREL_ASSIGN(journal::Journal journal, journal::Journal::open(home_));
+    CARREL_ASSIGN(auto records, storage::WorkspaceRecords::open(home_));
     CARREL_ASSIGN(const std::vector<journal::ExecutionRow> rows, journal.executions("", kAll));
     for (const journal::ExecutionRow& row : rows) {
       const std::int64_t end = row.ended_ms != 0 ? row.ended_ms : row.started_ms;
       if (end < wanted_.before_ms && !journal.is_running(row.id)) {
         old.push_back({"flow", row.id, "it ended " + age(storage::wall_clock_ms() - end) + " ago",
-                       row.workspace == "agent-" + row.id ? bytes_of(row.workspace) : 0});
+                       own_bytes(records, row)});
       }
     }
   }
@@ -255,8 +265,13 @@ int prune_command(const Context& context) {
                 {"removed", json_of(pruning.gone())},
                 {"kept", json_of(pruning.kept())},
                 {"disk_bytes", bytes}};
+    if (!done.ok()) {
+      object["error"] = {{"code", code_name(done.error().code)},
+                         {"message", done.error().to_string()},
+                         {"hint", done.error().hint}};
+    }
     print(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
-    return done.ok() ? 0 : fail(context, done.error());
+    return done.ok() ? 0 : status_of(*context.arguments.command, done.error());
   }
   std::vector<std::vector<std::string>> lines = {{"WHAT", "NAME", "ON DISK", "WHY"}};
   for (const Item& item : pruning.gone()) {
