@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 
 Result<std::unique_ptr<http::Stream>> connect(const http::Url& url, milliseconds patience) {
   CARREL_ASSIGN(std::unique_ptr<http::Stream> stream,
-                http::dial(url.host, url.port, {.each = patience}));
+                http::dial(url.host, url.port, {.each = patience, .all = Clock::now() + patience}));
   if (url.scheme == http::Scheme::kHttp) {
     return stream;
   }
