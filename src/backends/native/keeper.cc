@@ -49,25 +49,6 @@ constexpr int kNurseryAgainMs = 5000;  // after one that ended
 constexpr int kNurseryCheckMs = 10'000;
 constexpr std::size_t kMostVisits = 256;
 
-Ending ending_of(int status) {
-  // Whoever built its walls tells a signal as a shell does.
-  constexpr int kBySignal = 128;
-  const int told = WIFEXITED(status) ? WEXITSTATUS(status) - kBySignal : 0;
-  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : told;
-  if (signal > 0) {
-    return {"its first process was killed by signal " + std::to_string(signal), Ending::How::kDied};
-  }
-  switch (WEXITSTATUS(status)) {
-    case 0:
-      return {"it was shut down"};
-    case 3:
-      return {"its lease ran out"};
-    default:
-      return {"its first process ended with status " + std::to_string(WEXITSTATUS(status)),
-              Ending::How::kDied};
-  }
-}
-
 // A sandbox that outlives the command that made it is watched and ended through a descriptor of its
 // first process; by its number alone another process could be hit.
 Status check_process_descriptors() {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -203,6 +204,25 @@ void sweep_each_box(storage::Home& home, Sweeper who) {
 }
 
 }  // namespace
+
+Ending ending_of(int status) {
+  // Whoever built its walls tells a signal as a shell does.
+  constexpr int kBySignal = 128;
+  const int told = WIFEXITED(status) ? WEXITSTATUS(status) - kBySignal : 0;
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : told;
+  if (signal > 0) {
+    return {"its first process was killed by signal " + std::to_string(signal), Ending::How::kDied};
+  }
+  switch (WEXITSTATUS(status)) {
+    case 0:
+      return {"it was shut down"};
+    case 3:
+      return {"its lease ran out"};
+    default:
+      return {"its first process ended with status " + std::to_string(WEXITSTATUS(status)),
+              Ending::How::kDied};
+  }
+}
 
 Status bury(storage::Home& home, const std::string& id, const Ending& ending, int patience_ms) {
   auto lock = storage::lock_box(home, id, patience_ms);

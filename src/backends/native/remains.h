@@ -31,6 +31,9 @@ struct Ending {
   } how = How::kOver;
 };
 
+// By what wait() says.
+Ending ending_of(int status);
+
 // Removes what is left of a long-lived sandbox whose first process is gone, or that was never
 // finished, and notes why it ended (an end that was noted before has the say). One that died and is
 // to be made again is stopped, until somebody uses it. Does as much as it can and returns the first
