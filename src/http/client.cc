@@ -117,7 +117,7 @@ Result<Url> follow(const Url& from, const ResponseHead& head) {
                  to_string(from) + " redirects to " + to_string(to) + ", which is not encrypted",
                  {}};
   }
-  if (is_loopback(to.host) && !is_loopback(from.host)) {
+  if (leads_here(to.host) && !leads_here(from.host)) {
     return Error{Code::kDenied, 0, to_string(from) + " redirects to this host itself", {}};
   }
   return to;

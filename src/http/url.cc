@@ -144,26 +144,33 @@ bool same_origin(const Url& one, const Url& other) {
 }
 
 bool is_loopback(std::string_view host) {
-  if (host.ends_with('.')) {  // as a resolver takes it
-    host.remove_suffix(1);
-  }
   if (host == "localhost" || host.ends_with(".localhost")) {
     return true;
   }
   const std::string text(host);
   in_addr four{};
   if (::inet_pton(AF_INET, text.c_str(), &four) == 1) {
-    // Linux connects to this host when it is told to connect to no address.
-    return ntohl(four.s_addr) >> 24 == 127 || ntohl(four.s_addr) == 0;
+    return ntohl(four.s_addr) >> 24 == 127;
   }
   in6_addr six{};
-  if (::inet_pton(AF_INET6, text.c_str(), &six) != 1) {
+  return ::inet_pton(AF_INET6, text.c_str(), &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+}
+
+bool leads_here(std::string_view host) {
+  if (host.ends_with('.')) {  // as a resolver takes it
+    host.remove_suffix(1);
+  }
+  // Linux connects to this host when it is told to connect to no address.
+  if (is_loopback(host) || host == "0.0.0.0") {
+    return true;
+  }
+  in6_addr six{};
+  if (::inet_pton(AF_INET6, std::string(host).c_str(), &six) != 1) {
     return false;
   }
   constexpr std::size_t kMapped = 12;  // where the IPv4 address of ::ffff:127.0.0.1 begins
-  const bool is_mapped = IN6_IS_ADDR_V4MAPPED(&six);
-  return IN6_IS_ADDR_LOOPBACK(&six) || IN6_IS_ADDR_UNSPECIFIED(&six) ||
-         (is_mapped && (six.s6_addr[kMapped] == 127 || six.s6_addr32[3] == 0));
+  return IN6_IS_ADDR_UNSPECIFIED(&six) ||
+         (IN6_IS_ADDR_V4MAPPED(&six) && (six.s6_addr[kMapped] == 127 || six.s6_addr32[3] == 0));
 }
 
 std::string encode_query(std::string_view text) {

@@ -32,8 +32,11 @@ std::string to_string(const Url& url);
 
 bool same_origin(const Url& one, const Url& other);
 
-// `localhost`, 127.0.0.0/8 and ::1, by name alone.
+// `localhost`, 127.0.0.0/8 and ::1, by name alone: to there, nothing has to be encrypted.
 bool is_loopback(std::string_view host);
+// These, and everything else that leads to this host by its spelling: where nobody from elsewhere
+// may send us.
+bool leads_here(std::string_view host);
 
 // The bytes of a text as they stand in a query: all but letters, digits and "-._~" as %XX.
 std::string encode_query(std::string_view text);

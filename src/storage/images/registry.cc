@@ -93,7 +93,7 @@ Status Registry::authorize(const http::Response& refusal) {
     return {};
   }
   CARREL_ASSIGN(http::Url realm, http::parse_url(challenge->realm));
-  if (http::is_loopback(realm.host) && !http::is_loopback(base_.host)) {
+  if (http::leads_here(realm.host) && !http::leads_here(base_.host)) {
     return Error{Code::kDenied,
                  0,
                  "the registry " + reference_.registry + " sends us to this host for a token",
