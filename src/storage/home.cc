@@ -125,8 +125,14 @@ Result<Home> Home::open_at(const std::string& path) {
 }
 
 bool Home::is_removed() const {
-  struct stat info{};
-  return ::fstat(directory_.get(), &info) == 0 && info.st_nlink == 0;
+  constexpr int kNewfstatat = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;  // the call that egress has
+  struct stat own{};
+  struct stat there{};
+  // There are file systems that count no links, so that its path has to agree.
+  return ::fstat(directory_.get(), &own) == 0 && own.st_nlink == 0 &&
+         (::fstatat(AT_FDCWD, path_.c_str(), &there, kNewfstatat) != 0
+              ? errno == ENOENT || errno == ENOTDIR
+              : there.st_ino != own.st_ino);
 }
 
 Result<UniqueFd> Home::claim_once(const std::string& id) {

@@ -73,6 +73,19 @@ TEST_F(HomeTest, IsMadeForItsUserAlone) {
   EXPECT_EQ(mode_of(home.path() + "/installation"), 0600U);
 }
 
+TEST_F(HomeTest, OneThatWasRemovedIsKnownFromOneThatWasMoved) {
+  auto home = Home::open_at(root_ + "/home");
+  ASSERT_TRUE(home.ok());
+  EXPECT_FALSE(home->is_removed());
+  std::filesystem::rename(root_ + "/home", root_ + "/moved");
+  EXPECT_FALSE(home->is_removed());
+  std::filesystem::remove_all(root_ + "/moved");
+  EXPECT_TRUE(home->is_removed());
+  // Another one in its place is not this one.
+  ASSERT_TRUE(Home::open_at(root_ + "/home").ok());
+  EXPECT_TRUE(home->is_removed());
+}
+
 TEST_F(HomeTest, LabelIsEightHexDigitsAndStays) {
   const std::string label = open_home().label();
   EXPECT_THAT(label, MatchesRegex("[0-9a-f]{8}"));

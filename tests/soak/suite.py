@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -81,12 +82,22 @@ def failures_in(log: str) -> list[str]:
     return sorted(set(named) | {name for name in whole if "." in name} | set(steps))
 
 
+def run_in_group(command: list[str], **options) -> int:
+    """Runs it, and ends all of it if this program is ended."""
+    with subprocess.Popen(command, start_new_session=True, **options) as process:
+        try:
+            return process.wait()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGTERM)
+            raise
+
+
 def run(clone: pathlib.Path, logs: pathlib.Path, number: int, condition: str) -> dict:
     log = logs / f"run-{number}.log"
     begun = time.monotonic()
     with Load(condition, logs), log.open("w") as out:
-        status = subprocess.run(["./dev", "test"], cwd=clone, stdout=out, stderr=subprocess.STDOUT,
-                                env={**os.environ, "CI": "true"}, check=False).returncode
+        status = run_in_group(["./dev", "test"], cwd=clone, stdout=out, stderr=subprocess.STDOUT,
+                              env={**os.environ, "CI": "true"})
     text = log.read_text(errors="replace")
     last = re.findall(r"^(\d+) passed, (\d+) failed$", text, re.M)
     return {"run": number, "condition": condition, "status": status,
@@ -135,6 +146,8 @@ def summary(results: list[dict], commit: str) -> int:
 
 
 def main() -> int:
+    # What keeps the machine busy ends with this program, however it ends.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(prog="./dev soak suite", description=__doc__)
     parser.add_argument("--runs", type=int, default=len(CONDITIONS), help="how many (10)")
     parser.add_argument("--commit", default="HEAD", help="which one is tested (the last)")
