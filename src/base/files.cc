@@ -152,10 +152,6 @@ Result<std::vector<std::string>> list_directory(int fd) {
 }
 
 Status remove_tree_at(int dir, const std::string& name) {
-  struct stat top{};
-  if (::fstatat(dir, name.c_str(), &top, AT_SYMLINK_NOFOLLOW) != 0) {
-    return errno == ENOENT ? Status{} : Status{system_error("remove '" + name + "'")};
-  }
   TreeVisit visit;
   visit.meet = [&](int directory, const std::string& child) -> Result<bool> {
     if (::unlinkat(directory, child.c_str(), 0) == 0 || errno == ENOENT) {
@@ -170,9 +166,6 @@ Status remove_tree_at(int dir, const std::string& name) {
     }
     if (!S_ISDIR(info.st_mode)) {
       return system_error(EPERM, "remove '" + child + "'");
-    }
-    if (info.st_dev != top.st_dev) {
-      return Error{Code::kConflict, 0, "remove '" + child + "': it is on another file system", {}};
     }
     return true;
   };

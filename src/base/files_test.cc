@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -108,6 +111,41 @@ TEST_F(Files, ADirectoryThatIsMovedAwayMeanwhileIsLeft) {
   ASSERT_FALSE(visited.ok());
   EXPECT_EQ(visited.error().code, Code::kConflict);
   EXPECT_EQ(left, std::vector<std::string>{"c"}) << "and nothing that is beside what was moved";
+}
+
+// In a process and a mount namespace of its own. Returns 0 if nothing of what was mounted is gone.
+int remove_while_something_is_mounted(int dir, const std::string& top) {
+  const std::string place = top + "/a";
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
+    return 77;
+  }
+  TreeVisit visit;
+  bool entered = false;
+  visit.meet = [&](int, const std::string& name) -> Result<bool> {
+    if (name == "a" && (::mount("tmpfs", place.c_str(), "tmpfs", 0, nullptr) != 0 ||
+                        !replace_file_at(AT_FDCWD, place + "/keep", "x", 0600).ok())) {
+      return Error{Code::kSystem, errno, "mount", {}};
+    }
+    entered = entered || name == "keep";
+    return true;
+  };
+  const Status visited = visit_tree(dir, "top", visit);
+  return !visited.ok() && visited.error().code == Code::kConflict && !entered ? 0 : 1;
+}
+
+TEST_F(Files, WhatIsMountedInATreeMeanwhileIsNotGoneInto) {
+  ASSERT_TRUE(make_directories(root_ + "/top/a", 0700).ok());
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::_exit(remove_while_something_is_mounted(dir_.get(), root_ + "/top"));
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+    GTEST_SKIP() << "this host has no user namespaces for this user";
+  }
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST_F(Files, RemovingWhatIsNotThereIsFine) {

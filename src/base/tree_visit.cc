@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,11 @@ class Visitor {
     }
     step.device = info.st_dev;
     step.inode = info.st_ino;
+    // CRITICAL: what somebody mounts here meanwhile is not part of the tree.
+    if (step.device != device_.value_or(step.device)) {
+      return Error{Code::kConflict, 0, "'" + name + "' is on another file system", {}};
+    }
+    device_ = step.device;
     while (const dirent* entry = entries->next()) {
       std::string child = entry->d_name;
       CARREL_ASSIGN(const bool is_entered, visit_.meet(entries->descriptor(), child));
@@ -98,6 +104,7 @@ class Visitor {
 
   int dir_;
   const TreeVisit& visit_;
+  std::optional<dev_t> device_;  // of the tree
   std::vector<Step> way_;
   UniqueFd here_;  // the last of it
 };

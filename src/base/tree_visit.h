@@ -18,7 +18,8 @@ struct TreeVisit {
 };
 
 // Begins with `name` in `dir` itself. No link is followed. What is gone when it is to be entered is
-// left out; a directory that was moved away while it was gone through is kConflict.
+// left out; a directory that was moved away while it was gone through is kConflict, and so is one
+// that is to be entered and is on another file system than the first.
 Status visit_tree(int dir, const std::string& name, const TreeVisit& visit);
 
 }  // namespace carrel

@@ -279,7 +279,9 @@ constexpr std::array kCommands = {
         CommandId::kPrune, "prune", "remove what nothing refers to any more", CommandGroup::kOther,
         kNone, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt,
         "Workspaces that nobody named and whose sandbox, run or flow is gone, and downloads of "
-        "images that nobody goes on with. With --flows also executions that ended before "
+        "images that nobody goes on with. Workspaces that stay give back the room that their files "
+        "do "
+        "not need. With --flows also executions that ended before "
         "--older-than, with what they kept; with --snapshots also snapshots without a name that "
         "are older. What has a name, or is in use, stays.",
         "carrel prune --dry-run\tsay what it would remove\n"
@@ -406,6 +408,10 @@ constexpr std::array kCommands = {
     Command{CommandId::kKeeper, "keeper", "look after the sandboxes of a user; started by itself",
             CommandGroup::kOther, kWords, 0, kMany, Trailing::kNothing, kUsageFailed, std::nullopt,
             "", "", Visibility::kHidden},
+    Command{CommandId::kDiskWatch, "disk-watch",
+            "keep the host's disk able to hold what workspaces were promised; started by itself",
+            CommandGroup::kOther, kWords, 0, 0, Trailing::kNothing, kUsageFailed, std::nullopt, "",
+            "", Visibility::kHidden},
     Command{CommandId::kPorch, "porch", "lay out a room for an OCI runtime; started by itself",
             CommandGroup::kOther, kWords, 0, 1, Trailing::kNothing, kUsageFailed, std::nullopt, "",
             "", Visibility::kHidden},

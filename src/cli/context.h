@@ -56,6 +56,7 @@ int net_command(const Context& context);
 int secret_command(const Context& context);
 int keeper_command(const Context& context);
 int egress_command(const Context& context);
+int disk_watch_command(const Context& context);
 int checkpoint_command(const Context& context);
 int df_command(const Context& context);
 int prune_command(const Context& context);

@@ -146,6 +146,8 @@ int dispatch(const Context& context) {
       return net_command(context);
     case CommandId::kSecret:
       return secret_command(context);
+    case CommandId::kDiskWatch:
+      return disk_watch_command(context);
     case CommandId::kEgress:
       return egress_command(context);
     case CommandId::kKeeper:

@@ -60,6 +60,7 @@ enum class CommandId : unsigned {
   kVersion,
   kHelp,
   kKeeper,
+  kDiskWatch,
   kPorch,
   kHall,
   kEgress,

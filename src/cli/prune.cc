@@ -20,6 +20,7 @@
 #include "storage/disk_use.h"
 #include "storage/images/image_use.h"
 #include "storage/state.h"
+#include "storage/workspaces/disk_image.h"
 #include "storage/workspaces/rights.h"
 #include "storage/workspaces/workspace_store.h"
 
@@ -78,6 +79,7 @@ class Pruning {
       CARREL_TRY(prune_snapshots());
     }
     CARREL_TRY(prune_workspaces());
+    CARREL_TRY(shrink_workspaces());
     return prune_downloads();
   }
 
@@ -108,6 +110,7 @@ class Pruning {
   Status prune_flows();
   Status prune_snapshots();
   Status prune_workspaces();
+  Status shrink_workspaces();
   Status prune_downloads();
 
   const storage::Home& home_;
@@ -192,6 +195,37 @@ Status Pruning::prune_workspaces() {
       gone_.push_back(std::move(item));
     } else {
       keep(std::move(item), {Code::kConflict, 0, "it is in use", {}});
+    }
+  }
+  return {};
+}
+
+Status shrink(int place) {
+  const auto done = storage::shrink_disk(place);
+  return done.ok() ? Status() : Status(done.error());
+}
+
+// File systems of workspaces that were made with all of their room, or could not give it back.
+Status Pruning::shrink_workspaces() {
+  constexpr std::uint64_t kWorthwhile = 16ULL << 20;
+  CARREL_ASSIGN(WorkspaceStore store, WorkspaceStore::open(home_));
+  CARREL_ASSIGN(const std::vector<storage::WorkspaceRow> rows, store.records().list());
+  for (const storage::WorkspaceRow& row : rows) {
+    auto place = store.open_place(row.name);
+    if (!place.ok() || !storage::has_disk(place->get())) {
+      continue;
+    }
+    const auto spare = storage::spare_bytes(place->get());
+    if (!spare.ok() || spare.value().at_least < kWorthwhile ||
+        !storage::check_disk(place->get()).ok()) {
+      continue;
+    }
+    Item item{"room", row.name, "its files do not need it", spare.value().at_least};
+    const Status done = wanted_.dry_run ? Status() : shrink(place->get());
+    if (done.ok()) {
+      gone_.push_back(std::move(item));
+    } else {
+      keep(std::move(item), done.error());
     }
   }
   return {};

@@ -17,6 +17,7 @@
 #include "storage/disk_use.h"
 #include "storage/state.h"
 #include "storage/workspaces/check.h"
+#include "storage/workspaces/disk_room.h"
 #include "storage/workspaces/rights.h"
 #include "storage/workspaces/stand_in.h"
 #include "storage/workspaces/tree_scan.h"
@@ -278,6 +279,14 @@ int workspace_command(const Context& context) {
   return fail(context,
               Error{Code::kInvalid, 0, "workspace " + std::string(action) + " takes no such words",
                     "see 'carrel help workspace'"});
+}
+
+int disk_watch_command(const Context& context) {
+  auto home = storage::Home::open();
+  if (!home.ok()) {
+    return fail(context, home.error());
+  }
+  return storage::run_disk_watch(home.value());
 }
 
 }  // namespace carrel::cli

@@ -52,9 +52,9 @@ std::optional<unsigned> number_in(std::string_view name) {
                                                                   : std::nullopt;
 }
 
-// The device that has the file already. CRITICAL: with two devices one file would be two file
-// systems, which destroy each other.
-Result<std::optional<LoopDevice>> find_device(const struct stat& file) {
+// Calls `look` with each device that has a file, and what it has, until that returns false.
+template <typename Look>
+Status for_each_device(const Look& look) {
   CARREL_ASSIGN(DirectoryEntries entries, DirectoryEntries::open_at(AT_FDCWD, "/sys/block"));
   while (const dirent* entry = entries.next()) {
     const std::optional<unsigned> number = number_in(entry->d_name);
@@ -66,12 +66,24 @@ Result<std::optional<LoopDevice>> find_device(const struct stat& file) {
                       path_of(*number)};
     loop_info64 info{};
     if (device.fd.valid() && ::ioctl(device.fd.get(), LOOP_GET_STATUS64, &info) == 0 &&
-        info.lo_device == file.st_dev && info.lo_inode == file.st_ino) {
-      return std::optional(std::move(device));
+        !look(device, info)) {
+      return {};
     }
   }
-  CARREL_TRY(entries.failure());
-  return std::optional<LoopDevice>();
+  return entries.failure();
+}
+
+// The device that has the file already. CRITICAL: with two devices one file would be two file
+// systems, which destroy each other.
+Result<std::optional<LoopDevice>> find_device(const struct stat& file) {
+  std::optional<LoopDevice> found;
+  CARREL_TRY(for_each_device([&](LoopDevice& device, const loop_info64& info) {
+    if (info.lo_device == file.st_dev && info.lo_inode == file.st_ino) {
+      found = std::move(device);
+    }
+    return !found.has_value();
+  }));
+  return found;
 }
 
 Result<LoopDevice> make_device(int file) {
@@ -105,9 +117,10 @@ Result<UniqueFd> mount_device(const std::string& device) {
     return ::syscall(SYS_fsconfig, context.get(),
                      value == nullptr ? FSCONFIG_SET_FLAG : FSCONFIG_SET_STRING, name, value, 0);
   };
-  // What has no inodes yet is zero already: nobody has to write that in the background.
+  // What has no inodes yet is zero already: nobody has to write that in the background. Data that
+  // the host has no room for must not be missed in silence.
   if (set("source", device.c_str()) != 0 || set("errors", "remount-ro") != 0 ||
-      set("noinit_itable", nullptr) != 0 ||
+      set("data_err", "abort") != 0 || set("noinit_itable", nullptr) != 0 ||
       ::syscall(SYS_fsconfig, context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) {
     return system_error("mount a file system of a workspace's own");
   }
@@ -166,6 +179,15 @@ Result<UniqueFd> mount_image(int directory, const std::string& name) {
     ::usleep(kPauseUs);
   }
   return mount;
+}
+
+Result<std::vector<BoundImage>> bound_images() {
+  std::vector<BoundImage> images;
+  CARREL_TRY(for_each_device([&](const LoopDevice& device, const loop_info64& info) {
+    images.push_back({info.lo_device, info.lo_inode, device.path.substr(sizeof "/dev/" - 1)});
+    return true;
+  }));
+  return images;
 }
 
 Result<UniqueFd> split_mount(UniqueFd mount, const std::string& name) {

@@ -73,6 +73,13 @@ class Pool : public CarrelTest {
     ASSERT_EQ(::unlink((home_ + "/other").c_str()), 0);
     EXPECT_EQ(carrel({"snapshot", "w"}).status, 0);
     EXPECT_EQ(carrel({"workspace", "fsck"}).status, 0);
+    EXPECT_EQ(box.sh("rm again").status, 0);
+    EXPECT_EQ(box.remove({"--force"}).status, 0);
+    EXPECT_TRUE(eventually(std::chrono::seconds(30), [&] {
+      struct stat disk{};
+      return ::stat((home_ + "/workspaces/w/disk").c_str(), &disk) == 0 &&
+             disk.st_blocks * 512 <= 12 << 20;
+    })) << "what it does not hold is the host's again";
   }
   std::uint64_t room_left() const {
     struct statvfs space{};

@@ -22,7 +22,8 @@ bool is_keeper(pid_t pid) {
   auto words = read_text(process + "/cmdline");
   return fs::read_symlink(process + "/exe", failed) == place().program() && words.has_value() &&
          (words->find(std::string("\0keeper\0", 8)) != std::string::npos ||
-          words->find(std::string("\0egress\0", 8)) != std::string::npos);
+          words->find(std::string("\0egress\0", 8)) != std::string::npos ||
+          words->find(std::string("\0disk-watch\0", 12)) != std::string::npos);
 }
 
 template <typename Visit>
@@ -73,7 +74,8 @@ Leftovers Leftovers::snapshot() {
       const fs::path relative = entry.path().lexically_relative(place().home(as) + "/run");
       const bool keepers = relative.string().starts_with("keeper") || relative == "nursery" ||
                            relative == "one-shots" || relative == "places" ||
-                           relative == "serve.lock" || relative.string().starts_with("egress");
+                           relative == "serve.lock" || relative == "disk-watch.lock" ||
+                           relative.string().starts_with("egress");
       if (!keepers && (!entry.is_directory(ignored) || relative.has_parent_path())) {
         result.found_.insert("file " + entry.path().string());
       }

@@ -11,6 +11,7 @@
 #include "policy/spec_json.h"
 #include "storage/box.h"
 #include "storage/state.h"
+#include "storage/workspaces/disk_room.h"
 #include "storage/workspaces/restore.h"
 #include "storage/workspaces/stand_in.h"
 #include "storage/workspaces/workspace_store.h"
@@ -63,6 +64,7 @@ Status give_disk(WorkspaceStore& store, const storage::WorkspaceRow& row, GivenT
   if (!mount.valid()) {
     return {};
   }
+  CARREL_TRY(storage::start_disk_watch(store.home()));
   tree.standing = GivenTree::Standing::kNowhere;
   tree.own_bytes = row.disk_bytes;
   if (!tree.overlay.has_value()) {

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +21,7 @@
 
 #include "base/files.h"
 #include "kernel/image_mount.h"
+#include "storage/workspaces/disk_room.h"
 
 namespace carrel::storage {
 
@@ -29,7 +32,9 @@ constexpr std::uint64_t kInodeSize = 256;  // smaller ones have no nanoseconds
 constexpr std::uint64_t kGroupBlocks = 32768;
 constexpr std::uint64_t kLargest = 4ULL << 40;
 constexpr char kDraft[] = "disk.new";
+constexpr char kDamaged[] = "damaged";
 constexpr int kImageFd = 3;
+constexpr char kImagePath[] = "/proc/self/fd/3";
 constexpr char kOtherPlace[] = "set CARREL_HOME to a directory with room on ext4, xfs or btrfs";
 
 // Everything that its own settings would say is said here.
@@ -38,15 +43,19 @@ constexpr char kFeatures[] =
     "metadata_csum,dir_nlink,extra_isize";
 constexpr char kExtended[] = "nodiscard,lazy_itable_init=1,lazy_journal_init=1";
 
+std::uint64_t bytes_of(const struct stat& file) {
+  return static_cast<std::uint64_t>(file.st_blocks) * 512;
+}
+
 Error not_here(const std::string& why, std::string hint = {}) {
   return Error{Code::kUnsupported, 0, "make a file system for a workspace: " + why,
                std::move(hint)};
 }
 
-std::string find_mke2fs() {
-  for (const char* path : {"/usr/sbin/mke2fs", "/sbin/mke2fs", "/usr/local/sbin/mke2fs"}) {
-    if (::access(path, X_OK) == 0) {
-      return path;
+std::string find_tool(const std::string& name) {
+  for (const char* directory : {"/usr/sbin/", "/sbin/", "/usr/local/sbin/"}) {
+    if (::access((directory + name).c_str(), X_OK) == 0) {
+      return directory + name;
     }
   }
   return {};
@@ -60,8 +69,8 @@ std::string percent_of(std::uint64_t part, std::uint64_t whole) {
   return std::to_string(thousandths / 1000) + "." + digits;
 }
 
-std::vector<std::string> words_for(const std::string& program, const DiskShape& shape) {
-  return {program,
+std::vector<std::string> words_for(const DiskShape& shape) {
+  return {"mke2fs",
           "-q",
           "-F",
           "-b",
@@ -78,17 +87,16 @@ std::vector<std::string> words_for(const std::string& program, const DiskShape& 
           kFeatures,
           "-E",
           kExtended,
-          "/proc/self/fd/" + std::to_string(kImageFd),
+          kImagePath,
           std::to_string(shape.blocks)};
 }
 
-// Writes an empty file system of that shape to a file that is all zero.
-Status run_mke2fs(int image, const DiskShape& shape) {
-  const std::string program = find_mke2fs();
+// Runs a program of e2fsprogs, which finds the image at kImagePath, and returns its exit status.
+Result<int> run_tool(int image, std::vector<std::string> words) {
+  const std::string program = find_tool(words.front());
   if (program.empty()) {
-    return not_here("this host has no mke2fs", "install the package e2fsprogs");
+    return not_here("this host has no " + words.front(), "install the package e2fsprogs");
   }
-  std::vector<std::string> words = words_for(program, shape);
   std::vector<char*> arguments;
   for (std::string& word : words) {
     arguments.push_back(word.data());
@@ -99,7 +107,7 @@ Status run_mke2fs(int image, const DiskShape& shape) {
   CARREL_ASSIGN(const UniqueFd null, open_at(AT_FDCWD, "/dev/null", O_RDWR));
   const pid_t child = ::fork();
   if (child < 0) {
-    return system_error("start mke2fs");
+    return system_error("start " + words.front());
   }
   if (child == 0) {
     for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
@@ -115,8 +123,13 @@ Status run_mke2fs(int image, const DiskShape& shape) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? Status{}
-                                                       : Status{not_here("mke2fs has failed")};
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 127;
+}
+
+// Writes an empty file system of that shape to a file that is all zero.
+Status run_mke2fs(int image, const DiskShape& shape) {
+  CARREL_ASSIGN(const int status, run_tool(image, words_for(shape)));
+  return status == 0 ? Status{} : Status{not_here("mke2fs has failed")};
 }
 
 // What is not a hole in one file, at the same place in the other.
@@ -148,7 +161,7 @@ Status format(int file, const DiskShape& shape) {
   return copy_data(image.get(), file, bytes);
 }
 
-// CRITICAL: what was set aside has to stay, also when it is written again. File systems that write
+// CRITICAL: what the host gave has to stay, also when it is written again. File systems that write
 // every block elsewhere do not promise that; btrfs does if it is told for an empty file.
 Status keep_in_place(int file) {
   constexpr unsigned kXfs = 0x58465342;
@@ -170,15 +183,11 @@ Status keep_in_place(int file) {
              : Status{not_here("btrfs would write it elsewhere each time")};
 }
 
-// Whether the file may have so much of the host's room.
+// Whether the host can promise so much, and has as much again.
 Status check_room(int directory, std::uint64_t bytes) {
-  struct statfs info{};
-  if (::fstatfs(directory, &info) != 0) {
-    return system_error("look at the room for a workspace");
-  }
-  const std::uint64_t room =
-      static_cast<std::uint64_t>(info.f_bavail) * static_cast<std::uint64_t>(info.f_bsize);
-  return room / 2 >= bytes ? Status{}
+  CARREL_ASSIGN(const HostRoom room, look_at_host_room(directory));
+  const std::uint64_t left = room.free > room.promised ? room.free - room.promised : 0;
+  return left / 2 >= bytes ? Status{}
                            : Status{not_here("the host has not twice its size free", kOtherPlace)};
 }
 
@@ -191,12 +200,20 @@ Status fill_draft(int directory, const DiskShape& shape) {
     return not_here("there is no such large file");
   }
   CARREL_TRY(format(file.get(), shape));
-  // CRITICAL: a write of the workload's that finds no room on the host would be lost after it was
-  // taken. All of the room is there beforehand.
-  if (::fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
-    return not_here("its room cannot be set aside");
-  }
   return ::fsync(file.get()) == 0 ? Status{} : Status{system_error("sync a workspace")};
+}
+
+// The loop device that the file has now; empty: none.
+Result<std::string> device_of(int directory, const char* name) {
+  struct stat file{};
+  if (::fstatat(directory, name, &file, AT_SYMLINK_NOFOLLOW) != 0) {
+    return system_error("look at the file system of a workspace");
+  }
+  CARREL_ASSIGN(const std::vector<kernel::BoundImage> images, kernel::bound_images());
+  const auto found = std::find_if(images.begin(), images.end(), [&](const auto& image) {
+    return image.device == file.st_dev && image.inode == file.st_ino;
+  });
+  return found == images.end() ? std::string() : found->name;
 }
 
 // That it can be mounted is known only when it was.
@@ -261,6 +278,143 @@ Result<UniqueFd> make_disk(int directory, std::uint64_t bytes) {
     ::unlinkat(directory, kDraft, 0);
   }
   return made;
+}
+
+Result<DiskTotals> read_totals(int directory) {
+  constexpr off_t kSuperblock = 1024;
+  constexpr std::size_t kBlocksAt = 0x4;
+  constexpr std::size_t kFreeAt = 0xC;
+  constexpr std::size_t kErrorsAt = 0x194;
+  constexpr std::size_t kOwnAt = 0x248;
+  std::array<unsigned char, 1024> bytes{};
+  CARREL_ASSIGN(const UniqueFd file, open_at(directory, kDiskFile, O_RDONLY | O_NOFOLLOW));
+  if (::pread(file.get(), bytes.data(), bytes.size(), kSuperblock) !=
+      static_cast<ssize_t>(bytes.size())) {
+    return system_error("read the file system of a workspace");
+  }
+  const auto number = [&](std::size_t at) {
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < 4; ++i) {
+      value |= std::uint64_t{bytes[at + i]} << (8 * i);
+    }
+    return value;
+  };
+  return DiskTotals{.blocks = number(kBlocksAt),
+                    .free_blocks = number(kFreeAt),
+                    .own_blocks = number(kOwnAt),
+                    .errors = number(kErrorsAt)};
+}
+
+Status repair_disk(int directory) {
+  constexpr int kMended = 3;  // e2fsck's bits for what it has put right
+  CARREL_ASSIGN(DiskTotals totals, read_totals(directory));
+  if (totals.errors == 0) {
+    return {};
+  }
+  // CRITICAL: nobody may mount it meanwhile. Who mounts it takes this lock, too.
+  CARREL_ASSIGN(const UniqueFd locked, open_at(directory, kDiskFile, O_RDONLY | O_NOFOLLOW));
+  while (::flock(locked.get(), LOCK_EX) != 0) {
+    if (errno != EINTR) {
+      return system_error("lock the file system of a workspace");
+    }
+  }
+  CARREL_ASSIGN(totals, read_totals(directory));
+  CARREL_ASSIGN(const std::string device, device_of(directory, kDiskFile));
+  if (totals.errors == 0 || !device.empty()) {
+    return {};
+  }
+  CARREL_TRY(replace_file_at(directory, kDamaged, "", 0600));
+  CARREL_ASSIGN(const UniqueFd image, open_at(directory, kDiskFile, O_RDWR | O_NOFOLLOW));
+  CARREL_ASSIGN(const int status, run_tool(image.get(), {"e2fsck", "-f", "-y", kImagePath}));
+  return (status & ~kMended) == 0
+             ? Status{}
+             : Status{Error{Code::kSystem, 0, "e2fsck cannot repair it",
+                            "remove the workspace; its snapshots can be forked before that"}};
+}
+
+void forget_damage(int directory) { ::unlinkat(directory, kDamaged, 0); }
+
+Status check_disk(int directory) {
+  CARREL_ASSIGN(const DiskTotals totals, read_totals(directory));
+  CARREL_ASSIGN(const std::string device, device_of(directory, kDiskFile));
+  // What is known now may not have reached the file.
+  auto known = read_file_at(AT_FDCWD, "/sys/fs/ext4/" + device + "/errors_count");
+  if (totals.errors == 0 && ::faccessat(directory, kDamaged, F_OK, 0) != 0 &&
+      (device.empty() || !known.ok() || known.value() == "0\n")) {
+    return {};
+  }
+  return Error{Code::kConflict, 0,
+               "something that was written to it is lost: the host's disk was full or has failed",
+               "go back to a snapshot with 'carrel restore', or go on with 'carrel fork --from'"};
+}
+
+std::uint64_t unbacked_bytes(const struct stat& file) {
+  const auto size = static_cast<std::uint64_t>(file.st_size);
+  return size - std::min(size, bytes_of(file));
+}
+
+std::uint64_t unbacked_bytes(int directory) {
+  struct stat file{};
+  return ::fstatat(directory, kDiskFile, &file, AT_SYMLINK_NOFOLLOW) == 0 ? unbacked_bytes(file)
+                                                                          : 0;
+}
+
+Status set_aside(int directory) {
+  CARREL_ASSIGN(const UniqueFd file, open_at(directory, kDiskFile, O_RDWR | O_NOFOLLOW));
+  struct stat info{};
+  return ::fstat(file.get(), &info) == 0 && ::fallocate(file.get(), 0, 0, info.st_size) == 0
+             ? Status{}
+             : Status{system_error("set aside the room of a workspace")};
+}
+
+Status take_new_data(int directory, TakesNew takes) {
+  CARREL_ASSIGN(const DiskTotals totals, read_totals(directory));
+  CARREL_ASSIGN(const std::string device, device_of(directory, kDiskFile));
+  const std::string path = "/sys/fs/ext4/" + device + "/reserved_clusters";
+  // What ext4 keeps for itself when it is mounted.
+  const std::uint64_t usual = std::min<std::uint64_t>(totals.blocks / 50, 4096);
+  const std::string wanted = std::to_string(takes == TakesNew::kYes ? usual : totals.blocks - 1);
+  auto now = read_file_at(AT_FDCWD, path);
+  if (now.ok() ? now.value() == wanted + "\n" : takes == TakesNew::kYes) {
+    return {};
+  }
+  CARREL_ASSIGN(const UniqueFd file, open_at(AT_FDCWD, path, O_WRONLY));
+  return write_all(file.get(), wanted);
+}
+
+Result<SpareBytes> spare_bytes(int directory) {
+  struct stat file{};
+  if (::fstatat(directory, kDiskFile, &file, AT_SYMLINK_NOFOLLOW) != 0) {
+    return system_error("look at the file system of a workspace");
+  }
+  CARREL_ASSIGN(const DiskTotals totals, read_totals(directory));
+  std::uint64_t free = totals.free_blocks;
+  CARREL_ASSIGN(const std::string device, device_of(directory, kDiskFile));
+  if (!device.empty()) {
+    CARREL_ASSIGN(const UniqueFd top, open_disk(directory));
+    struct statvfs now{};
+    if (::fstatvfs(top.get(), &now) != 0) {
+      return system_error("look at the file system of a workspace");
+    }
+    free = now.f_bfree;
+  }
+  const std::uint64_t used = totals.blocks - std::min(totals.blocks, free);
+  const std::uint64_t files = used - std::min(used, totals.own_blocks);
+  const std::uint64_t held = bytes_of(file);
+  return SpareBytes{held - std::min(held, used * kBlock), held - std::min(held, files * kBlock)};
+}
+
+Result<std::uint64_t> shrink_disk(int directory) {
+  const std::uint64_t before = unbacked_bytes(directory);
+  CARREL_ASSIGN(const UniqueFd top, open_disk(directory));
+  fstrim_range range{};
+  range.len = ~std::uint64_t{0};
+  // What was deleted is free only when the journal says so.
+  if (::syncfs(top.get()) != 0 || ::ioctl(top.get(), FITRIM, &range) != 0) {
+    return system_error("shrink the file system of a workspace");
+  }
+  const std::uint64_t after = unbacked_bytes(directory);
+  return after - std::min(before, after);
 }
 
 bool has_disk(int directory) { return ::faccessat(directory, kDiskFile, F_OK, 0) == 0; }

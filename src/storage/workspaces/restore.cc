@@ -367,7 +367,10 @@ Status restart_fork(WorkspaceStore& store, const WorkspaceRow& workspace,
   CARREL_TRY(remove_tree_at(directory.get(), "work"));
   CARREL_TRY(remove_tree_at(directory.get(), "index"));
   CARREL_TRY(store.open_directory(workspace));
-  return store.records().set_base(workspace.name, snapshot.id);
+  CARREL_TRY(store.records().set_base(workspace.name, snapshot.id));
+  CARREL_ASSIGN(const UniqueFd place, store.open_place(workspace.name));
+  forget_damage(place.get());
+  return {};
 }
 
 Status carry_out(WorkspaceStore& store, const WorkspaceRow& workspace, const SnapshotRow& snapshot,
@@ -388,6 +391,8 @@ Status carry_out(WorkspaceStore& store, const WorkspaceRow& workspace, const Sna
   }
   CARREL_TRY(restorer.apply());
   CARREL_TRY(records.set_head(workspace.name, snapshot.id));
+  CARREL_ASSIGN(const UniqueFd place, store.open_place(workspace.name));
+  forget_damage(place.get());
   restorer.write_new_index(writers);
   return {};
 }

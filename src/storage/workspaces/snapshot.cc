@@ -64,6 +64,16 @@ Result<Before> look_before(WorkspaceStore& store, const WorkspaceRow& workspace,
   return before;
 }
 
+// CRITICAL: a snapshot of what was lost would pass for what was written.
+Status check_undamaged(const WorkspaceRow& workspace, int place) {
+  Status sound = check_disk(place);
+  if (!sound.ok()) {
+    sound.error().message =
+        "no snapshot is taken of the workspace '" + workspace.name + "': " + sound.error().message;
+  }
+  return sound;
+}
+
 Status hold_last(WorkspaceStore& store, const std::string& snapshot, const std::string& holder) {
   return holder.empty() ? Status{} : store.records().hold(snapshot, holder);
 }
@@ -148,6 +158,9 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
     return store.snapshot(workspace.head);
   }
   const bool disk = has_disk(place.get());
+  if (disk) {
+    CARREL_TRY(check_undamaged(workspace, place.get()));
+  }
   Watching watching(writers, tree.get(),
                     !shown && !disk && workspace.form == TreeForm::kPlain ? Watching::Use::kPossible
                                                                           : Watching::Use::kNone);
@@ -232,6 +245,10 @@ Result<SnapshotRow> take_snapshot(WorkspaceStore& store, const WorkspaceRow& wor
     row.layers.push_back(std::move(layer));
   } else {
     store.drop_layer(draft);
+  }
+  // What the walk has synced could have been lost only then.
+  if (disk) {
+    CARREL_TRY(check_undamaged(workspace, place.get()));
   }
   if (Status added = store.records().add_snapshot(row, options.holder); !added.ok()) {
     if (added.error().code == Code::kConflict) {  // else nobody knows whether it was stored

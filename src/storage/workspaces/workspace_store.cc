@@ -15,6 +15,7 @@
 #include "base/sha256.h"
 #include "storage/state.h"
 #include "storage/workspaces/disk_image.h"
+#include "storage/workspaces/disk_room.h"
 #include "storage/workspaces/stand_in.h"
 
 namespace carrel::storage {
@@ -121,7 +122,9 @@ Result<SnapshotRow> choose_snapshot(const std::vector<SnapshotRow>& rows,
 
 Error not_mounted(const WorkspaceRow& row, Error error) {
   error.message = "open the workspace '" + row.name + "': " + error.message;
-  error.hint = "it has a file system of its own, for which root needs ext4 and loop devices";
+  if (error.hint.empty()) {
+    error.hint = "it has a file system of its own, for which root needs ext4 and loop devices";
+  }
   return error;
 }
 
@@ -157,6 +160,7 @@ Status WorkspaceStore::make(const WorkspaceRow& row) {
     auto top = make_disk(place.get(), row.disk_bytes);
     if (top.ok()) {
       opened_ = {row.name, std::move(top.value())};
+      made = claim_room(*home_, place.get());
     } else if (top.error().code != Code::kUnsupported) {  // else its guest watches it
       made = top.error();
     }
@@ -218,7 +222,7 @@ Result<UniqueFd> WorkspaceStore::mount(const WorkspaceRow& row) {
     CARREL_TRY(open_private(place.get(), "stage"));
     CARREL_TRY(open_private(place.get(), "mount"));
   }
-  auto mount = mount_disk(place.get());
+  auto mount = mount_with_room(*home_, place.get());
   return mount.ok() ? std::move(mount) : Result<UniqueFd>(not_mounted(row, mount.error()));
 }
 
@@ -226,11 +230,12 @@ Result<UniqueFd> WorkspaceStore::open_directory(const WorkspaceRow& row) {
   CARREL_ASSIGN(UniqueFd directory, open_place(row.name));
   if (has_disk(directory.get())) {
     if (opened_.name != row.name) {
-      auto top = open_disk(directory.get());
-      if (!top.ok()) {
-        return not_mounted(row, top.error());
+      auto mount = mount_with_room(*home_, directory.get());
+      if (!mount.ok()) {
+        return not_mounted(row, mount.error());
       }
-      opened_ = {row.name, std::move(top.value())};
+      CARREL_ASSIGN(opened_.top, open_at(mount->get(), ".", O_RDONLY | O_DIRECTORY));
+      opened_.name = row.name;
     }
     CARREL_ASSIGN(directory, open_at(opened_.top.get(), ".", O_RDONLY | O_DIRECTORY));
   }
