@@ -143,7 +143,7 @@ class FullHost : public CarrelTest {
 CARREL_AS_BOTH(FullHost);
 
 TEST_P(FullHost, NothingThatWasTakenIsLostWhoeverIsKilled) {
-  put_home_on("600M");
+  put_home_on(std::to_string(150 * writers()) + "M");
   std::vector<std::unique_ptr<Process>> all;
   for (std::size_t i = 0; i < writers(); ++i) {
     all.push_back(start(i, kWriter));
