@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -92,15 +93,20 @@ def run_in_group(command: list[str], **options) -> int:
             raise
 
 
-def run(clone: pathlib.Path, logs: pathlib.Path, number: int, condition: str) -> dict:
+def run(clone: pathlib.Path, logs: pathlib.Path, number: int, condition: str,
+        from_nothing: bool) -> dict:
     log = logs / f"run-{number}.log"
+    if from_nothing:
+        for folder in clone.glob("build*"):
+            shutil.rmtree(folder)
     begun = time.monotonic()
     with Load(condition, logs), log.open("w") as out:
         status = run_in_group(["./dev", "test"], cwd=clone, stdout=out, stderr=subprocess.STDOUT,
-                              env={**os.environ, "CI": "true"})
+                              env={**os.environ, "CI": "true",
+                                   **({"CCACHE_DISABLE": "1"} if from_nothing else {})})
     text = log.read_text(errors="replace")
     last = re.findall(r"^(\d+) passed, (\d+) failed$", text, re.M)
-    return {"run": number, "condition": condition, "status": status,
+    return {"run": number, "condition": condition, "from_nothing": from_nothing, "status": status,
             "minutes": round((time.monotonic() - begun) / 60, 1),
             "passed": int(last[-1][0]) if last else 0,
             "failed": int(last[-1][1]) if last else 1,
@@ -151,6 +157,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev soak suite", description=__doc__)
     parser.add_argument("--runs", type=int, default=len(CONDITIONS), help="how many (10)")
     parser.add_argument("--commit", default="HEAD", help="which one is tested (the last)")
+    parser.add_argument("--from-nothing", action="store_true",
+                        help="empty build folders before each run that has the machine for itself")
     parser.add_argument("--afresh", action="store_true", help="forget the runs of this commit")
     arguments = parser.parse_args()
     repository = pathlib.Path(__file__).resolve().parents[2]
@@ -168,7 +176,9 @@ def main() -> int:
     for result in record.runs:
         show(result)
     for number in range(len(record.runs) + 1, arguments.runs + 1):
-        record.runs.append(run(clone, logs, number, CONDITIONS[(number - 1) % len(CONDITIONS)]))
+        condition = CONDITIONS[(number - 1) % len(CONDITIONS)]
+        record.runs.append(run(clone, logs, number, condition,
+                               arguments.from_nothing and condition == "quiet"))
         record.keep()
         show(record.runs[-1])
     return summary(record.runs, commit)
