@@ -113,24 +113,25 @@ TEST_F(Files, ADirectoryThatIsMovedAwayMeanwhileIsLeft) {
   EXPECT_EQ(left, std::vector<std::string>{"c"}) << "and nothing that is beside what was moved";
 }
 
-// In a process and a mount namespace of its own. Returns 0 if nothing of what was mounted is gone.
-int remove_while_something_is_mounted(int dir, const std::string& top) {
-  const std::string place = top + "/a";
+// In a process and a mount namespace of its own. Returns 0 if what was mounted is not entered.
+int go_through_while_something_is_mounted(int dir, const std::string& place) {
   if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
     return 77;
   }
   TreeVisit visit;
-  bool entered = false;
   visit.meet = [&](int, const std::string& name) -> Result<bool> {
-    if (name == "a" && (::mount("tmpfs", place.c_str(), "tmpfs", 0, nullptr) != 0 ||
-                        !replace_file_at(AT_FDCWD, place + "/keep", "x", 0600).ok())) {
+    if (name == "a" && ::mount("tmpfs", place.c_str(), "tmpfs", 0, nullptr) != 0) {
       return Error{Code::kSystem, errno, "mount", {}};
     }
-    entered = entered || name == "keep";
     return true;
   };
+  bool left = false;
+  visit.leave = [&](int, const std::string& name) -> Status {
+    left = left || name == "a";
+    return {};
+  };
   const Status visited = visit_tree(dir, "top", visit);
-  return !visited.ok() && visited.error().code == Code::kConflict && !entered ? 0 : 1;
+  return !visited.ok() && visited.error().code == Code::kConflict && !left ? 0 : 1;
 }
 
 TEST_F(Files, WhatIsMountedInATreeMeanwhileIsNotGoneInto) {
@@ -138,7 +139,7 @@ TEST_F(Files, WhatIsMountedInATreeMeanwhileIsNotGoneInto) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    ::_exit(remove_while_something_is_mounted(dir_.get(), root_ + "/top"));
+    ::_exit(go_through_while_something_is_mounted(dir_.get(), root_ + "/top/a"));
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

@@ -21,6 +21,7 @@
 #include "storage/images/image_use.h"
 #include "storage/state.h"
 #include "storage/workspaces/disk_image.h"
+#include "storage/workspaces/disk_room.h"
 #include "storage/workspaces/rights.h"
 #include "storage/workspaces/workspace_store.h"
 
@@ -200,11 +201,6 @@ Status Pruning::prune_workspaces() {
   return {};
 }
 
-Status shrink(int place) {
-  const auto done = storage::shrink_disk(place);
-  return done.ok() ? Status() : Status(done.error());
-}
-
 // File systems of workspaces that were made with all of their room, or could not give it back.
 Status Pruning::shrink_workspaces() {
   constexpr std::uint64_t kWorthwhile = 16ULL << 20;
@@ -221,11 +217,12 @@ Status Pruning::shrink_workspaces() {
       continue;
     }
     Item item{"room", row.name, "its files do not need it", spare.value().at_least};
-    const Status done = wanted_.dry_run ? Status() : shrink(place->get());
-    if (done.ok()) {
+    const auto given = wanted_.dry_run ? Result<std::uint64_t>(item.bytes)
+                                       : storage::give_back_room(home_, place->get());
+    if (!given.ok()) {
+      keep(std::move(item), given.error());
+    } else if (given.value() != 0) {
       gone_.push_back(std::move(item));
-    } else {
-      keep(std::move(item), done.error());
     }
   }
   return {};

@@ -176,11 +176,13 @@ TEST_P(FullHost, NothingThatWasTakenIsLostWhoeverIsKilled) {
     expect_whole(i, counts[i]);
   }
   EXPECT_EQ(carrel({"run", "--workspace", name(2), "--", "sh", "-c", "rm *"}).status, 0);
-  EXPECT_EQ(carrel({"run", "--workspace", name(0), "--", "sh", "-c",
+  EXPECT_EQ(carrel({"run", "--workspace", name(2), "--", "sh", "-c",
                     "head -c 20M /dev/urandom > more && sync && echo room"})
                 .out,
             "room\n");
   EXPECT_EQ(carrel({"workspace", "fsck"}).status, 0);
+  // It mounts each of them for a moment when it ends.
+  EXPECT_TRUE(eventually(20s, [] { return watches().empty(); }));
   EXPECT_TRUE(eventually(20s, [&] { return loop_devices_of(GetParam()).empty(); }));
   for (std::size_t i = 0; i < writers(); ++i) {
     expect_sound(i);

@@ -10,6 +10,7 @@
 
 #include "support/box.h"
 #include "support/fixture.h"
+#include "support/host.h"
 
 namespace carrel::test {
 namespace {
@@ -110,6 +111,9 @@ TEST_P(DiskUse, PruneGivesBackTheRoomOfAWorkspaceThatHadAllOfItSetAside) {
                     "head -c 6000000 /dev/urandom > f; sha256sum f > sum; sync"})
                 .status,
             0);
+  // What looks after the disk gives back by itself.
+  ASSERT_TRUE(
+      eventually(std::chrono::seconds(30), [] { return processes_of("disk-watch").empty(); }));
   // As workspaces were made before.
   const std::string disk = place().home(GetParam()) + "/workspaces/w/disk";
   ASSERT_EQ(std::system(("fallocate -l $(stat -c %s " + disk + ") " + disk).c_str()), 0);

@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/open_below.h"
+#include "storage/workspaces/disk_image.h"
 #include "storage/workspaces/layer_writer.h"
 #include "storage/workspaces/tree_index.h"
 
@@ -53,9 +54,11 @@ Result<Tree> current_tree(WorkspaceStore& store, const WorkspaceRow& workspace) 
   CARREL_ASSIGN(const UniqueFd directory, store.open_directory(workspace));
   CARREL_ASSIGN(const UniqueFd top, store.open_tree(workspace));
   const bool shown = store.is_shown(workspace.name);
-  // In memory a write through a mapping changes no time.
+  CARREL_ASSIGN(const UniqueFd place, store.open_place(workspace.name));
+  // In memory a write through a mapping changes no time, and neither does it where data was lost.
+  const bool is_certain = !shown && (!has_disk(place.get()) || check_disk(place.get()).ok());
   const TreeIndex index =
-      shown ? TreeIndex() : read_index(directory.get(), "index", workspace.head);
+      is_certain ? read_index(directory.get(), "index", workspace.head) : TreeIndex();
   ScanOptions options;
   options.index = &index;
   if (shown) {

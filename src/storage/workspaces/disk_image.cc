@@ -216,6 +216,11 @@ Result<std::string> device_of(int directory, const char* name) {
   return found == images.end() ? std::string() : found->name;
 }
 
+Result<std::string> reserve_path(int directory) {
+  CARREL_ASSIGN(const std::string device, device_of(directory, kDiskFile));
+  return "/sys/fs/ext4/" + device + "/reserved_clusters";
+}
+
 // That it can be mounted is known only when it was.
 Result<UniqueFd> open_draft(int directory) {
   auto mount = kernel::mount_image(directory, kDraft);
@@ -367,10 +372,14 @@ Status set_aside(int directory) {
              : Status{system_error("set aside the room of a workspace")};
 }
 
+Result<bool> is_mounted(int directory) {
+  CARREL_ASSIGN(const std::string device, device_of(directory, kDiskFile));
+  return !device.empty();
+}
+
 Status take_new_data(int directory, TakesNew takes) {
   CARREL_ASSIGN(const DiskTotals totals, read_totals(directory));
-  CARREL_ASSIGN(const std::string device, device_of(directory, kDiskFile));
-  const std::string path = "/sys/fs/ext4/" + device + "/reserved_clusters";
+  CARREL_ASSIGN(const std::string path, reserve_path(directory));
   // What ext4 keeps for itself when it is mounted.
   const std::uint64_t usual = std::min<std::uint64_t>(totals.blocks / 50, 4096);
   const std::string wanted = std::to_string(takes == TakesNew::kYes ? usual : totals.blocks - 1);
@@ -380,6 +389,18 @@ Status take_new_data(int directory, TakesNew takes) {
   }
   CARREL_ASSIGN(const UniqueFd file, open_at(AT_FDCWD, path, O_WRONLY));
   return write_all(file.get(), wanted);
+}
+
+bool can_close(int directory) {
+  const auto path = reserve_path(directory);
+  return path.ok() && ::access(path.value().c_str(), W_OK) == 0;
+}
+
+bool is_closed(int directory) {
+  const auto totals = read_totals(directory);
+  const auto path = reserve_path(directory);
+  auto now = path.ok() ? read_file_at(AT_FDCWD, path.value()) : Result<std::string>(path.error());
+  return totals.ok() && now.ok() && now.value() == std::to_string(totals.value().blocks - 1) + "\n";
 }
 
 Result<SpareBytes> spare_bytes(int directory) {
@@ -407,10 +428,17 @@ Result<SpareBytes> spare_bytes(int directory) {
 Result<std::uint64_t> shrink_disk(int directory) {
   const std::uint64_t before = unbacked_bytes(directory);
   CARREL_ASSIGN(const UniqueFd top, open_disk(directory));
-  fstrim_range range{};
-  range.len = ~std::uint64_t{0};
+  fstrim_range groups{};  // whole ones: after that ext4 forgets what it has trimmed before
+  groups.len = ~std::uint64_t{0};
+  groups.minlen = kGroupBlocks * kBlock;
+  fstrim_range all{};
+  all.len = ~std::uint64_t{0};
   // What was deleted is free only when the journal says so.
-  if (::syncfs(top.get()) != 0 || ::ioctl(top.get(), FITRIM, &range) != 0) {
+  if (::syncfs(top.get()) != 0) {
+    return system_error("shrink the file system of a workspace");
+  }
+  (void)::ioctl(top.get(), FITRIM, &groups);
+  if (::ioctl(top.get(), FITRIM, &all) != 0) {
     return system_error("shrink the file system of a workspace");
   }
   const std::uint64_t after = unbacked_bytes(directory);

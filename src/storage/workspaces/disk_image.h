@@ -51,10 +51,14 @@ std::uint64_t unbacked_bytes(const struct stat& file);
 // Has the host give it all of that now.
 Status set_aside(int directory);
 
+// Whether some process has it mounted.
+Result<bool> is_mounted(int directory);
 // Whether a file system that is mounted takes data that needs new blocks; else who writes gets
 // ENOSPC. It does when it is mounted.
 enum class TakesNew { kNo, kYes };
 Status take_new_data(int directory, TakesNew takes);
+bool can_close(int directory);
+bool is_closed(int directory);
 
 // How much of the host's disk it holds without need. What of its own tables has blocks is not
 // known.

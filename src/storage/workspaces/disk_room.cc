@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -9,8 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <functional>
-#include <map>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <utility>
@@ -35,6 +35,8 @@ constexpr std::int64_t kMuch = 16LL << 30;
 // What is not worth being given back.
 constexpr std::uint64_t kLittle = 16ULL << 20;
 constexpr auto kBetweenGivingBack = 10s;
+// A file in a workspace's directory: what looked spare after the last time and was not, tables.
+constexpr char kNeeded[] = "needed";
 // How many looks in a row at nothing say that nobody comes back.
 constexpr int kLastLooks = 4;
 
@@ -52,12 +54,17 @@ std::uint64_t promised_to(const kernel::BoundImage& image) {
     return 0;  // it has just ended
   }
   path->resize(path->find_last_not_of('\n') + 1);
-  struct stat file{};
-  if (!is_disk_of_a_workspace(*path) || ::stat(path->c_str(), &file) != 0 ||
-      file.st_dev != image.device || file.st_ino != image.inode) {
+  if (!is_disk_of_a_workspace(*path)) {
     return 0;
   }
-  return unbacked_bytes(file);
+  struct stat file{};
+  if (::stat(path->c_str(), &file) == 0 && file.st_dev == image.device &&
+      file.st_ino == image.inode) {
+    return unbacked_bytes(file);
+  }
+  // It is where this process cannot see it.
+  auto sectors = read_file_at(AT_FDCWD, "/sys/block/" + image.name + "/size");
+  return sectors.ok() ? std::strtoull(sectors->c_str(), nullptr, 10) * 512 : 0;
 }
 
 Result<UniqueFd> lock_room(const Home& home) {
@@ -71,17 +78,21 @@ Result<UniqueFd> lock_room(const Home& home) {
   return run;
 }
 
+// Whether others were there first, or this one was promised it before.
+enum class Promise { kNew, kOld };
+
 // Has the host give the file all its blocks, or the file system take nothing new. `place` is that
 // of a workspace that is mounted, and stays so meanwhile.
-Status back(int place, const HostRoom& room) {
-  if (room.spare() >= kPlenty || unbacked_bytes(place) == 0) {
+Status secure(int place, const HostRoom& room, Claim claim, Promise promise) {
+  const std::uint64_t unbacked = unbacked_bytes(place);
+  const bool can_keep =
+      room.spare() >= 0 || (promise == Promise::kOld && room.free >= room.kept + unbacked);
+  const bool can_stay = room.spare() >= kPlenty && can_close(place);
+  if (unbacked == 0 || can_stay ||
+      (can_keep && (claim == Claim::kPassing || set_aside(place).ok()))) {
     return take_new_data(place, TakesNew::kYes);
   }
-  if (room.free >= room.kept + unbacked_bytes(place) && set_aside(place).ok()) {
-    return take_new_data(place, TakesNew::kYes);
-  }
-  Status closed = take_new_data(place, TakesNew::kNo);
-  if (!closed.ok()) {
+  if (!take_new_data(place, TakesNew::kNo).ok()) {
     return Error{Code::kResource, ENOSPC, "the host's disk has no room for what it may still take",
                  "remove something; 'carrel df' tells what takes it, 'carrel prune --dry-run' what "
                  "nobody needs"};
@@ -95,13 +106,20 @@ class DiskWatch {
 
   // Until no workspace has been mounted for a few looks.
   Status run() {
+    int failures = 0;
     for (int quiet = 0; quiet < kLastLooks && !home_->is_removed();) {
-      CARREL_ASSIGN(const HostRoom room, look_at_host_room(home_->directory()));
-      CARREL_TRY(look(room));
-      quiet = mounted_.empty() ? quiet + 1 : 0;
-      std::this_thread::sleep_for(room.spare() >= kMuch ? 500ms : 100ms);
+      auto pause = look();
+      if (!pause.ok() && ++failures > kMostFailures) {
+        return pause.error();
+      }
+      failures = pause.ok() ? 0 : failures;
+      quiet = pause.ok() && mounted_.empty() ? quiet + 1 : 0;
+      std::this_thread::sleep_for(pause.ok() ? pause.value() : 100ms);
     }
-    return give_back(0);
+    CARREL_TRY(find());
+    while (give_one_back()) {
+    }
+    return {};
   }
 
   [[nodiscard]] Result<bool> is_needed() {
@@ -110,100 +128,112 @@ class DiskWatch {
   }
 
  private:
-  // A workspace with a file system of its own.
-  struct Disk {
-    UniqueFd place;
-    ino_t file = 0;
-    bool is_mounted = false;
-  };
+  static constexpr int kMostFailures = 50;
 
-  Status look(const HostRoom& room) {
+  // Returns when to look again.
+  Result<std::chrono::milliseconds> look() {
     CARREL_TRY(find());
-    std::vector<UniqueFd> to_sync;
-    {
-      CARREL_ASSIGN(const UniqueFd lock, lock_room(*home_));
-      for (const UniqueFd& place : mounted_) {
-        if ((room.spare() >= kPlenty && !was_scarce_) || unbacked_bytes(place.get()) == 0) {
-          continue;
-        }
-        // It may have been unmounted or removed meanwhile; then there is nothing to be done.
-        auto top = open_disk(place.get());
-        if (top.ok() && back(place.get(), room).ok() && unbacked_bytes(place.get()) != 0) {
-          to_sync.push_back(std::move(top.value()));
-        }
+    CARREL_ASSIGN(const HostRoom room, look_at_host_room(home_->directory()));
+    for (const UniqueFd& place : mounted_) {
+      const bool was_closed = is_closed(place.get());
+      if (was_closed || (room.spare() < kPlenty && unbacked_bytes(place.get()) != 0)) {
+        look_after(place.get(), was_closed);
       }
-      was_scarce_ = room.spare() < kPlenty;
-    }
-    for (const UniqueFd& top : to_sync) {
-      (void)!::syncfs(top.get());  // while the host still has what is kept
     }
     if (Clock::now() - gave_back_ >= kBetweenGivingBack) {
-      return give_back(room.spare());
+      gave_back_ = Clock::now();
+      to_give_back_ = large_;
     }
-    return {};
+    (void)give_one_back();
+    return room.spare() >= kMuch ? 500ms : 100ms;
   }
 
-  Status each_disk(const std::function<void(Disk)>& call) {
-    CARREL_ASSIGN(const std::vector<kernel::BoundImage> images, kernel::bound_images());
-    auto workspaces =
-        open_at(home_->directory(), "workspaces", O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    if (!workspaces.ok()) {
-      return workspaces.error();
+  // It may be unmounted or removed meanwhile; then there is nothing to be done.
+  void look_after(int place, bool was_closed) {
+    const auto top = open_disk(place);
+    if (!top.ok()) {
+      return;
     }
-    CARREL_ASSIGN(const std::vector<std::string> names, list_directory(workspaces->get()));
+    Status done;
+    {
+      const auto lock = lock_room(*home_);
+      const auto room = look_at_host_room(place);
+      if (!lock.ok() || !room.ok()) {
+        return;
+      }
+      done = secure(place, room.value(), Claim::kLasting, Promise::kOld);
+    }
+    if (!done.ok() || (!was_closed && is_closed(place))) {
+      (void)!::syncfs(top.value().get());  // while the host still has what is kept
+    }
+  }
+
+  // One at a time: others may fill the disk meanwhile.
+  bool give_one_back() {
+    if (to_give_back_.empty()) {
+      return false;
+    }
+    const std::string name = "workspaces/" + to_give_back_.back();
+    to_give_back_.pop_back();
+    auto place = open_at(home_->directory(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (place.ok()) {
+      (void)give_back_room(*home_, place->get());
+    }
+    return true;
+  }
+
+  Status find() {
+    mounted_.clear();
+    large_.clear();
+    CARREL_ASSIGN(const std::vector<kernel::BoundImage> images, kernel::bound_images());
+    CARREL_ASSIGN(const UniqueFd workspaces,
+                  open_at(home_->directory(), "workspaces", O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    CARREL_ASSIGN(const std::vector<std::string> names, list_directory(workspaces.get()));
     for (const std::string& name : names) {
       struct stat disk{};
-      auto place = open_at(workspaces->get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-      if (!place.ok() || ::fstatat(place->get(), kDiskFile, &disk, AT_SYMLINK_NOFOLLOW) != 0) {
+      if (::fstatat(workspaces.get(), (name + "/" + kDiskFile).c_str(), &disk,
+                    AT_SYMLINK_NOFOLLOW) != 0) {
         continue;
+      }
+      if (static_cast<std::uint64_t>(disk.st_blocks) * 512 >= kLittle) {
+        large_.push_back(name);
       }
       const bool is_mounted =
           std::any_of(images.begin(), images.end(), [&](const kernel::BoundImage& image) {
             return image.device == disk.st_dev && image.inode == disk.st_ino;
           });
-      call(Disk{std::move(place.value()), disk.st_ino, is_mounted});
+      auto place = is_mounted ? open_at(workspaces.get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)
+                              : Result<UniqueFd>(UniqueFd());
+      if (place.ok() && place->valid()) {
+        mounted_.push_back(std::move(place.value()));
+      }
+    }
+    if (mounted_.empty()) {
+      to_give_back_ = large_;
     }
     return {};
   }
 
-  Status find() {
-    mounted_.clear();
-    return each_disk([&](Disk disk) {
-      if (disk.is_mounted) {
-        mounted_.push_back(std::move(disk.place));
-      }
-    });
-  }
-
-  // What was deleted, and what was set aside for those that nobody has mounted any more. One that
-  // is mounted keeps its blocks where others would take them.
-  Status give_back(std::int64_t hosts_spare) {
-    gave_back_ = Clock::now();
-    return each_disk([&](const Disk& disk) {
-      if (disk.is_mounted && hosts_spare < kPlenty) {
-        return;
-      }
-      const auto spare = spare_bytes(disk.place.get());
-      if (spare.ok() && spare.value().at_most >= needed_[disk.file] + kLittle &&
-          check_disk(disk.place.get()).ok() && shrink_disk(disk.place.get()).ok()) {
-        const auto left = spare_bytes(disk.place.get());
-        needed_[disk.file] = left.ok() ? left.value().at_most : 0;
-      }
-    });
-  }
-
   const Home* home_;
-  std::vector<UniqueFd> mounted_;          // the places of those
-  std::map<ino_t, std::uint64_t> needed_;  // what looked spare and was not: tables
-  bool was_scarce_ = true;                 // what a watch before this one did is not known
+  std::vector<UniqueFd> mounted_;   // the places of those
+  std::vector<std::string> large_;  // the names of those that may hold too much
+  std::vector<std::string> to_give_back_;
   Clock::time_point gave_back_ = Clock::now();
 };
+
+void allow_many_files() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
+}
 
 }  // namespace
 
 Result<HostRoom> look_at_host_room(int directory) {
   constexpr std::uint64_t kLeastKept = 32ULL << 20;
-  constexpr std::uint64_t kMostKept = 1ULL << 30;
+  constexpr std::uint64_t kMostKept = 256ULL << 20;
   struct statvfs info{};
   struct stat own{};
   if (::fstatvfs(directory, &info) != 0 || ::fstat(directory, &own) != 0) {
@@ -211,7 +241,7 @@ Result<HostRoom> look_at_host_room(int directory) {
   }
   HostRoom room;
   room.free = std::uint64_t{info.f_bavail} * info.f_frsize;
-  room.kept = std::clamp(std::uint64_t{info.f_blocks} * info.f_frsize / 50, kLeastKept, kMostKept);
+  room.kept = std::clamp(std::uint64_t{info.f_blocks} * info.f_frsize / 100, kLeastKept, kMostKept);
   CARREL_ASSIGN(const std::vector<kernel::BoundImage> images, kernel::bound_images());
   for (const kernel::BoundImage& image : images) {
     room.promised += image.device == own.st_dev ? promised_to(image) : 0;
@@ -219,18 +249,46 @@ Result<HostRoom> look_at_host_room(int directory) {
   return room;
 }
 
-Status claim_room(const Home& home, int place) {
+Status claim_room(const Home& home, int place, Claim claim) {
   // Two who look at the same room at once would both be promised it.
   CARREL_ASSIGN(const UniqueFd lock, lock_room(home));
   CARREL_ASSIGN(const HostRoom room, look_at_host_room(place));
-  return back(place, room);
+  return secure(place, room, claim, Promise::kNew);
 }
 
-Result<UniqueFd> mount_with_room(const Home& home, int place) {
+Result<UniqueFd> mount_with_room(const Home& home, int place, Claim claim) {
   CARREL_TRY(repair_disk(place));
   CARREL_ASSIGN(UniqueFd mount, mount_disk(place));
-  CARREL_TRY(claim_room(home, place));
+  CARREL_TRY(claim_room(home, place, claim));
   return mount;
+}
+
+Result<std::uint64_t> give_back_room(const Home& home, int place) {
+  CARREL_TRY(check_disk(place));
+  CARREL_ASSIGN(const SpareBytes spare, spare_bytes(place));
+  auto known = read_file_at(place, kNeeded);
+  const std::uint64_t needed = known.ok() ? std::strtoull(known->c_str(), nullptr, 10) : 0;
+  if (spare.at_most < needed + kLittle) {
+    return std::uint64_t{0};
+  }
+  CARREL_ASSIGN(const bool was_mounted, is_mounted(place));
+  if (was_mounted) {  // what is written meanwhile is little then
+    CARREL_ASSIGN(const UniqueFd top, open_disk(place));
+    (void)!::syncfs(top.get());
+  }
+  // CRITICAL: nobody who is promised these blocks may lose them.
+  CARREL_ASSIGN(const UniqueFd lock, lock_room(home));
+  CARREL_ASSIGN(const HostRoom room, look_at_host_room(place));
+  CARREL_ASSIGN(const bool mounted, is_mounted(place));
+  if (mounted && room.spare() < kPlenty) {
+    return std::uint64_t{0};
+  }
+  CARREL_ASSIGN(const std::uint64_t given, shrink_disk(place));
+  if (const auto left = spare_bytes(place); left.ok()) {
+    const std::uint64_t tables = left.value().at_most - left.value().at_least;
+    (void)replace_file_at(place, kNeeded, std::to_string(tables), 0600);
+  }
+  return given;
 }
 
 Status start_disk_watch(const Home& home) {
@@ -240,6 +298,7 @@ Status start_disk_watch(const Home& home) {
 }
 
 int run_disk_watch(const Home& home) {
+  allow_many_files();
   while (!home.is_removed()) {
     DiskWatch watch(home);
     {

@@ -27,11 +27,17 @@ struct HostRoom {
 // Of the file system that a directory is on.
 Result<HostRoom> look_at_host_room(int directory);
 
+// For how long somebody has a file system mounted: the time of one operation, or that of a sandbox.
+enum class Claim { kPassing, kLasting };
 // Sees to it that the file system in `place`, which was just mounted, gets what it is promised, or
 // that it takes nothing new. An error if neither can be had.
-Status claim_room(const Home& home, int place);
+Status claim_room(const Home& home, int place, Claim claim);
 // Mounts the one in `place`, put in order where something was lost in it, and claims its room.
-Result<UniqueFd> mount_with_room(const Home& home, int place);
+Result<UniqueFd> mount_with_room(const Home& home, int place, Claim claim);
+
+// Gives the host back what the file system in `place` holds and does not need; nothing where it is
+// mounted and others would take it. Returns how many bytes that was.
+Result<std::uint64_t> give_back_room(const Home& home, int place);
 
 // Other programs fill the disk, too: `carrel disk-watch` looks after that as long as a workspace is
 // mounted, and gives back to the host what workspaces do not need. Starts it unless it is there.

@@ -160,7 +160,7 @@ Status WorkspaceStore::make(const WorkspaceRow& row) {
     auto top = make_disk(place.get(), row.disk_bytes);
     if (top.ok()) {
       opened_ = {row.name, std::move(top.value())};
-      made = claim_room(*home_, place.get());
+      made = claim_room(*home_, place.get(), Claim::kPassing);
     } else if (top.error().code != Code::kUnsupported) {  // else its guest watches it
       made = top.error();
     }
@@ -222,7 +222,7 @@ Result<UniqueFd> WorkspaceStore::mount(const WorkspaceRow& row) {
     CARREL_TRY(open_private(place.get(), "stage"));
     CARREL_TRY(open_private(place.get(), "mount"));
   }
-  auto mount = mount_with_room(*home_, place.get());
+  auto mount = mount_with_room(*home_, place.get(), Claim::kLasting);
   return mount.ok() ? std::move(mount) : Result<UniqueFd>(not_mounted(row, mount.error()));
 }
 
@@ -230,7 +230,7 @@ Result<UniqueFd> WorkspaceStore::open_directory(const WorkspaceRow& row) {
   CARREL_ASSIGN(UniqueFd directory, open_place(row.name));
   if (has_disk(directory.get())) {
     if (opened_.name != row.name) {
-      auto mount = mount_with_room(*home_, directory.get());
+      auto mount = mount_with_room(*home_, directory.get(), Claim::kPassing);
       if (!mount.ok()) {
         return not_mounted(row, mount.error());
       }
