@@ -114,10 +114,20 @@ TEST_F(Files, ADirectoryThatIsMovedAwayMeanwhileIsLeft) {
 }
 
 // In a process and a mount namespace of its own. Returns 0 if what was mounted is not entered.
-int go_through_while_something_is_mounted(int dir, const std::string& place) {
-  if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
+int go_through_while_something_is_mounted(const std::string& root) {
+  const std::string user = "0 " + std::to_string(::geteuid()) + " 1";
+  const std::string group = "0 " + std::to_string(::getegid()) + " 1";
+  const auto tell = [](const char* file, const std::string& text) {
+    const auto opened = open_at(AT_FDCWD, file, O_WRONLY);
+    return opened.ok() && write_all(opened.value().get(), text).ok();
+  };
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0 || !tell("/proc/self/setgroups", "deny") ||
+      !tell("/proc/self/uid_map", user) || !tell("/proc/self/gid_map", group)) {
     return 77;
   }
+  // What was opened before belongs to the mount namespace of before.
+  const UniqueFd dir(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::string place = root + "/top/a";
   TreeVisit visit;
   visit.meet = [&](int, const std::string& name) -> Result<bool> {
     if (name == "a" && ::mount("tmpfs", place.c_str(), "tmpfs", 0, nullptr) != 0) {
@@ -130,7 +140,7 @@ int go_through_while_something_is_mounted(int dir, const std::string& place) {
     left = left || name == "a";
     return {};
   };
-  const Status visited = visit_tree(dir, "top", visit);
+  const Status visited = visit_tree(dir.get(), "top", visit);
   return !visited.ok() && visited.error().code == Code::kConflict && !left ? 0 : 1;
 }
 
@@ -139,7 +149,7 @@ TEST_F(Files, WhatIsMountedInATreeMeanwhileIsNotGoneInto) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    ::_exit(go_through_while_something_is_mounted(dir_.get(), root_ + "/top/a"));
+    ::_exit(go_through_while_something_is_mounted(root_));
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
